@@ -251,8 +251,7 @@ impl Fleet for Temporal {
     }
 
     fn work(&self, worker: &Worker) -> Result<ExitKind, UserError> {
-        let config =
-            raymond::config::load_both(raymond::config::user_file().as_deref(), None, &|_, _| Ok(()))?;
+        let config = raymond::config::load_own()?;
         let backends = Backends::new(&config)?;
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(2);

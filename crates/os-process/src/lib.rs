@@ -21,7 +21,7 @@ mod vfork;
 #[cfg(windows)]
 pub use job::{Job, Member, creation_flags, send_ctrl_break};
 #[cfg(target_os = "macos")]
-pub use macos::{boot_session, start_time};
+pub use macos::{boot_session, parent, start_time};
 #[cfg(unix)]
 pub use unix::{
     Isolation, detach, is_ignored, isolate, restore_signals, stop_ignoring, survive_file_size_limit,

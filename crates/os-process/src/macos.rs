@@ -5,17 +5,26 @@ use std::mem;
 use std::ptr;
 
 /// When a process started, in microseconds; `None` if there is none with this id, or only a zombie.
-#[expect(unsafe_code, reason = "no safe function tells the start time of a process")]
 pub fn start_time(pid: i32) -> Option<u64> {
+    let info = info(pid)?;
+    Some(info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec)
+}
+
+/// The parent of a process.
+pub fn parent(pid: i32) -> Option<i32> {
+    i32::try_from(info(pid)?.pbi_ppid).ok()
+}
+
+#[expect(unsafe_code, reason = "no safe function tells about another process")]
+fn info(pid: i32) -> Option<libc::proc_bsdinfo> {
     let size = c_int::try_from(mem::size_of::<libc::proc_bsdinfo>()).ok()?;
     // SAFETY: `proc_bsdinfo` is plain data for which all zeros is a valid value, and the call writes no more than its
     // size to it.
-    let info = unsafe {
+    unsafe {
         let mut info: libc::proc_bsdinfo = mem::zeroed();
         let written = libc::proc_pidinfo(pid, libc::PROC_PIDTBSDINFO, 0, (&raw mut info).cast(), size);
-        (written == size).then_some(info)?
-    };
-    Some(info.pbi_start_tvsec * 1_000_000 + info.pbi_start_tvusec)
+        (written == size).then_some(info)
+    }
 }
 
 /// A text that is different after every start of the machine.

@@ -187,6 +187,24 @@ impl StepOutcome {
         }
     }
 
+    /// All texts that are only told to people: nothing that goes on depends on them.
+    pub fn told_mut(&mut self) -> Vec<&mut String> {
+        match self {
+            StepOutcome::Script(ScriptOutcome::Exited { reading, stderr, shown, .. }) => {
+                reading.as_mut().err().into_iter().chain([stderr, &mut shown.last_lines]).collect()
+            }
+            StepOutcome::Script(ScriptOutcome::BadOutput { error, stderr }) => vec![error, stderr],
+            StepOutcome::Script(ScriptOutcome::TimedOut { stderr, .. }) => vec![stderr],
+            StepOutcome::Script(ScriptOutcome::NotStarted { error }) => vec![error],
+            StepOutcome::Turn(TurnOutcome::Completed(turn)) => {
+                let problem = turn.reading.as_mut().err().map(|bad| &mut bad.problem);
+                turn.warnings.iter_mut().chain(problem).collect()
+            }
+            StepOutcome::Turn(TurnOutcome::Failed(failed)) => vec![&mut failed.error],
+            StepOutcome::Interrupted { .. } => Vec::new(),
+        }
+    }
+
     /// All texts that may be stored elsewhere before the outcome is decided about.
     pub fn payloads_mut(&mut self) -> Vec<&mut Payload> {
         match self {
@@ -411,6 +429,10 @@ pub struct ScopeEntry {
     pub input: InputWanted,
     /// The inputs that its manifest declares. The default of a file is an absolute path.
     pub inputs: Vec<DeclaredInput>,
+    /// Why a model must not enter it by itself; nothing if the agent's own workflow names it, or the config file lists
+    /// it. Scripts may enter it all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unnamed: Option<String>,
 }
 
 /// Whether a workflow needs an input.

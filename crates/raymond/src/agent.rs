@@ -15,6 +15,7 @@ mod ending;
 mod events;
 mod fault;
 mod gemini;
+mod grant;
 mod kept;
 mod launcher;
 mod lines;
@@ -37,6 +38,7 @@ pub(crate) mod testing;
 mod turn;
 
 pub use fault::{Class, TurnFault};
+pub use grant::{Given, Giver, Grant, GrantKey, Grants};
 pub use program::{
     AgentProgram, Capabilities, Inspection, PromptLimit, SessionId, TokensTold, TurnDecoder, WorkflowFile,
     WorkflowFiles,

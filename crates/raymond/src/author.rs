@@ -3,6 +3,7 @@
 pub mod check;
 pub mod convert;
 pub mod load;
+pub mod may_do;
 pub mod report;
 pub mod schema;
 pub mod templates;

@@ -22,6 +22,7 @@ mod follower;
 mod init;
 mod init_config;
 mod inputs;
+mod inspect;
 mod jump;
 mod lint;
 mod list;
@@ -40,12 +41,14 @@ mod rewound;
 mod run;
 mod schema;
 mod serve;
+mod settings;
 mod show;
 mod staging;
 mod status;
 mod still;
 mod stop;
 mod test;
+mod trust;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -60,6 +63,7 @@ use args::{Cli, Command};
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::Fleet;
+use crate::handover::Handover;
 use crate::view::text::clean;
 
 /// The version of the program, with its commit. Its main file has it, so that a commit does not have this package built again.
@@ -80,14 +84,30 @@ pub fn main(version: &'static str) -> ExitCode {
     let _ = VERSION.set(version);
     end_on_panic();
     crate::process::survive_file_size_limit();
+    if crate::workflow::result_schema::answer() {
+        return ExitKind::Completed.into();
+    }
     if completions::answer_the_shell() {
         return ExitKind::Completed.into();
     }
-    let cli = match Cli::try_parse() {
+    let handed = match Handover::take() {
+        Ok(handed) => handed,
+        Err(error) => {
+            report(&error);
+            return error.exit.into();
+        }
+    };
+    let parsed = match &handed {
+        Some(handed) => {
+            Cli::try_parse_from(std::iter::once("raymond").chain(handed.words.iter().map(String::as_str)))
+        }
+        None => Cli::try_parse(),
+    };
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => return report_usage(&error).into(),
     };
-    match diagnostics::start().and_then(|()| dispatch(cli)) {
+    match diagnostics::start().and_then(|()| dispatch(cli, handed.unwrap_or_default())) {
         Ok(exit) => exit.into(),
         Err(error) => {
             report(&error);
@@ -109,8 +129,11 @@ fn report_usage(error: &clap::Error) -> ExitKind {
     if error.use_stderr() { ExitKind::Usage } else { ExitKind::Completed }
 }
 
-fn dispatch(cli: Cli) -> Result<ExitKind, UserError> {
-    let command = cli.into_command()?;
+fn dispatch(cli: Cli, handed: Handover) -> Result<ExitKind, UserError> {
+    let mut command = cli.into_command()?;
+    if let Command::Run(args) = &mut command {
+        args.handed = handed;
+    }
     if let Some(folder) = command.place().and_then(|place| place.state_dir.clone()) {
         advice::repeat_state_dir(folder);
     }
@@ -146,6 +169,8 @@ fn carry_out(command: Command) -> Result<ExitKind, UserError> {
         Command::Worker(args) => follow::worker(args),
         Command::Doctor(args) => doctor::doctor(args),
         Command::Export(args) => export::export(args),
+        Command::Inspect(args) => inspect::inspect(args),
+        Command::Trust(args) => trust::trust(args),
         Command::Test(args) => test::test(args),
         Command::Record(args) => record::record(args),
         Command::Completions(args) => completions::completions(args),

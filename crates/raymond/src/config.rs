@@ -1,5 +1,7 @@
 //! `.raymond/config.toml`: the settings for all runs of a project.
 
+mod layers;
+
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::io;
@@ -15,6 +17,8 @@ use crate::files;
 use crate::fleet::Address;
 use crate::store::Durability;
 
+pub use layers::Layers;
+
 /// A config file with every setting commented out, for `--init-config`.
 pub const TEMPLATE: &str = include_str!("config/template.toml");
 
@@ -28,9 +32,6 @@ pub struct Config {
     pub prices: BTreeMap<String, PriceSettings>,
     /// Engines for runs on other machines, by the name that `--on` takes.
     pub engine: BTreeMap<String, EngineSettings>,
-    /// What the project's file alone says, if these settings come from several files.
-    #[serde(skip)]
-    pub project: Option<Box<Config>>,
 }
 
 /// The file as it is read. The names of its tables have positions, for error messages.
@@ -255,28 +256,9 @@ pub fn load(file: &Path) -> Result<Config, UserError> {
     parse(file, &read(file, &|_, _| Ok(()))?)
 }
 
-/// Reads the settings of the user, and of the project, which come before them. Each file is read once, so that what is
-/// accepted and checked is what is used.
-pub fn load_both(
-    user: Option<&Path>,
-    project: Option<&Path>,
-    accept_project: Accept<'_>,
-) -> Result<Config, UserError> {
-    let mut merged = toml::Table::new();
-    let mut of_project = None;
-    if let Some(file) = user {
-        let text = read(file, &|_, _| Ok(()))?;
-        parse(file, &text)?;
-        lay_over(&mut merged, toml::from_str(&text).unwrap_or_default());
-    }
-    if let Some(file) = project {
-        let text = read(file, accept_project)?;
-        of_project = Some(Box::new(parse(file, &text)?));
-        lay_over(&mut merged, toml::from_str(&text).unwrap_or_default());
-    }
-    let merged: Config =
-        merged.try_into().map_err(|error: toml::de::Error| UserError::usage(error.to_string()))?;
-    Ok(Config { project: of_project, ..merged })
+/// The user's own settings, where no project's count.
+pub fn load_own() -> Result<Config, UserError> {
+    user_file().map_or_else(|| Ok(Config::default()), |file| load(&file))
 }
 
 /// The text of a config file; empty if there is none. The check is about the file that is open, because another one may
@@ -309,7 +291,6 @@ fn parse(file: &Path, text: &str) -> Result<Config, UserError> {
         backend: by_name(config.backend),
         prices: config.prices,
         engine: by_name(config.engine),
-        project: None,
     })
 }
 
@@ -450,53 +431,6 @@ mod tests {
         assert_eq!(config.raymond.timeout.map(|timeout| timeout.milliseconds), Some(30 * 60 * 1000));
         assert_eq!(config.raymond.max_parallel.map(usize::from), Some(8));
         assert!(config.backend.contains_key(crate::agent::DEFAULT_BACKEND));
-    }
-
-    #[test]
-    fn the_projects_settings_come_before_the_users() {
-        let folder = tempfile::tempdir().unwrap();
-        let (user, project) = (folder.path().join("user.toml"), folder.path().join("project.toml"));
-        fs::write(&user, "[raymond]\nmodel = \"a\"\neffort = \"low\"\n[backend.claude]\ncommand = \"c\"\n")
-            .unwrap();
-        fs::write(&project, "[raymond]\nmodel = \"b\"\n[backend.claude]\nargs = [\"x\"]\n").unwrap();
-        let config = load_both(Some(&user), Some(&project), &|_, _| Ok(())).unwrap();
-        assert_eq!(
-            (config.raymond.model.as_deref(), config.raymond.effort.as_deref()),
-            (Some("b"), Some("low"))
-        );
-        let claude = &config.backend["claude"];
-        assert_eq!(
-            (claude.command.as_deref(), claude.args.as_slice()),
-            (Some("c"), ["x".to_owned()].as_slice())
-        );
-        fs::write(&user, "[raymond]\nmodle = \"a\"\n").unwrap();
-        let error = load_both(Some(&user), Some(&project), &|_, _| Ok(())).unwrap_err();
-        assert!(
-            error.message.ends_with("unknown key `modle`, in `modle = \"a\"`; did you mean `model`?"),
-            "{}",
-            error.message
-        );
-    }
-
-    #[test]
-    fn the_file_that_is_accepted_is_the_one_that_is_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let (project, other) = (folder.path().join("config.toml"), folder.path().join("other.toml"));
-        fs::write(&project, "[raymond]\nmodel = \"accepted\"\n").unwrap();
-        fs::write(&other, "[raymond]\nmodel = \"other\"\nnotify = \"rm\"\n").unwrap();
-        let config = load_both(None, Some(&project), &|file, _| {
-            fs::rename(&other, file).unwrap();
-            Ok(())
-        })
-        .unwrap();
-        let of_project = config.project.unwrap();
-        assert_eq!(config.raymond.model.as_deref(), Some("accepted"));
-        assert_eq!(
-            (of_project.raymond.model.as_deref(), of_project.raymond.notify),
-            (Some("accepted"), None)
-        );
-        let refused = load_both(None, Some(&project), &|_, _| Err(UserError::usage("no")));
-        assert_eq!(refused.unwrap_err().message, "no");
     }
 
     #[test]

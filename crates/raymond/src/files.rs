@@ -1,7 +1,7 @@
 //! Files of other people, read without harm, and files of our own, for the owner only.
 //!
 //! A name that someone else gave may lead to a pipe that never ends, to a device, or to a file of any size. Everything
-//! that Raymond reads by such a name is opened here.
+//! that Raymond reads or writes by such a name is opened here, without waiting for anyone.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -10,30 +10,88 @@ use std::path::Path;
 /// How long a config file or a manifest may be.
 pub const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 
+/// How long a file may be that a person names and that is read as a whole, and one that Raymond keeps for itself.
+pub const MAX_GIVEN_BYTES: u64 = 64 * 1024 * 1024;
+pub const MAX_KEPT_BYTES: u64 = 1024 * 1024 * 1024;
+
 /// Opens a plain file for reading, and refuses everything else without waiting for it.
 pub fn open_plain(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    {
-        // Opening a pipe would wait until someone writes to it.
-        let no_waiting = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, no_waiting);
-    }
-    let file = options.open(path)?;
+    open_plain_as(OpenOptions::new().read(true), path)
+}
+
+/// Opens a plain file as these options say, and refuses everything else without waiting for it. All other opening of files
+/// in a project, in `.raymond` or by a given name goes through here; `clippy.toml` says so too.
+pub fn open_plain_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = open_without_waiting(options, path).map_err(|error| match is_unread_pipe(&error) {
+        true => not_plain(),
+        false => error,
+    })?;
     check_plain(&file)?;
     Ok(file)
+}
+
+/// Opens what a person named for output. That may be a pipe or a device, but nothing is waited for: a pipe that nobody
+/// reads is an error.
+pub fn open_output(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = open_without_waiting(options, path).map_err(|error| match is_unread_pipe(&error) {
+        true => io::Error::new(io::ErrorKind::BrokenPipe, "it is a pipe that nobody reads"),
+        false => error,
+    })?;
+    // From here on a slow reader is waited for, as for any other output.
+    #[cfg(unix)]
+    rustix::fs::fcntl_setfl(&file, rustix::fs::fcntl_getfl(&file)? & !rustix::fs::OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Writes what a person named for output.
+pub fn write_output(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    io::Write::write_all(&mut open_output(options.write(true).create(true).truncate(true), path)?, bytes)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is where files are opened")]
+fn open_without_waiting(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    #[cfg(unix)]
+    {
+        // Opening a pipe would wait until its other end is opened, and a terminal must not become this process' own.
+        let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags.bits().cast_signed());
+    }
+    options.open(path)
+}
+
+/// Whether this is how the system refuses to open a pipe for writing that nobody reads.
+fn is_unread_pipe(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    let is_it = error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error());
+    #[cfg(not(unix))]
+    let is_it = false;
+    is_it
 }
 
 /// Refuses an open pipe, device or folder.
 pub fn check_plain(file: &File) -> io::Result<()> {
     match file.metadata()?.is_file() {
         true => Ok(()),
-        false => {
-            let error = "it is a folder, a pipe or a device, not a plain file";
-            Err(io::Error::new(io::ErrorKind::InvalidInput, error))
-        }
+        false => Err(not_plain()),
     }
+}
+
+fn not_plain() -> io::Error {
+    let error = "it is a folder, a pipe or a device, not a plain file";
+    io::Error::new(io::ErrorKind::InvalidInput, error)
+}
+
+/// Opens a folder, to sync or to lock it.
+#[expect(clippy::disallowed_methods, reason = "this is where files are opened; a folder is not waited for")]
+pub fn open_folder(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        let flags = rustix::fs::OFlags::DIRECTORY;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits().cast_signed());
+    }
+    options.read(true).open(path)
 }
 
 /// All bytes of a plain file that may not be longer than `most`.
@@ -96,9 +154,19 @@ pub fn options_with_mode(mode: u32) -> OpenOptions {
     options
 }
 
+/// Copies a plain file to one for the owner only.
+pub fn copy(from: &Path, to: &Path) -> io::Result<File> {
+    let mut options = private_options();
+    let mut copy = open_plain_as(options.write(true).create(true).truncate(true), to)?;
+    io::copy(&mut open_plain(from)?, &mut copy)?;
+    Ok(copy)
+}
+
 /// Writes a file for the owner only.
 pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    io::Write::write_all(&mut private_options().write(true).create(true).truncate(true).open(path)?, bytes)
+    let mut options = private_options();
+    let mut file = open_plain_as(options.write(true).create(true).truncate(true), path)?;
+    io::Write::write_all(&mut file, bytes)
 }
 
 #[cfg(all(test, unix))]
@@ -125,5 +193,22 @@ mod tests {
             assert_eq!(read(&at(name), most).unwrap_err().to_string(), refusal, "{name}");
         }
         assert_eq!(read(&at("none"), 8).unwrap_err().kind(), io::ErrorKind::NotFound);
+        for name in ["zero", "pipe", "."] {
+            assert!(write_private(&at(name), b"x").is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn output_goes_into_a_pipe_that_someone_reads_and_is_not_held_up_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(write_output(&pipe, b"x").unwrap_err().to_string(), "it is a pipe that nobody reads");
+        let mut reader = open_without_waiting(OpenOptions::new().read(true), &pipe).unwrap();
+        write_output(&pipe, b"read").unwrap();
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "read");
+        write_output(Path::new("/dev/null"), b"x").unwrap();
     }
 }

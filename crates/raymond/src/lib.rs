@@ -16,6 +16,8 @@
 //! | [`check`] | testing a workflow: test files, their runs, coverage, reports |
 //! | [`author`] | lint, diagrams, conversion, templates, schemas |
 
+#![cfg_attr(test, expect(clippy::disallowed_methods, reason = "tests open files that they have made"))]
+
 mod advice;
 pub mod agent;
 pub mod author;
@@ -27,6 +29,7 @@ pub mod error;
 mod files;
 pub mod fleet;
 pub mod git;
+mod handover;
 pub mod history;
 mod paths;
 pub mod process;

@@ -13,6 +13,7 @@
 mod cgroup;
 mod child;
 mod containment;
+mod descent;
 #[cfg(target_os = "linux")]
 mod linux;
 mod lookup;
@@ -20,6 +21,8 @@ mod lookup;
 mod no_cgroup;
 #[cfg(target_os = "linux")]
 mod orphans;
+#[cfg(target_os = "linux")]
+mod peer;
 mod reaper;
 pub mod secrets;
 mod spawn;
@@ -40,11 +43,14 @@ mod windows;
 
 pub use cgroup::Cgroup;
 pub use containment::Containment;
+pub use descent::{RunMarks, Sign, sign_of};
 pub use lookup::program_on_path;
 #[cfg(target_os = "linux")]
-pub use orphans::remove_dead_orphans;
+pub use orphans::{adopt_orphans, remove_dead_orphans};
 #[cfg(windows)]
 pub use os_process::{Job, creation_flags};
+#[cfg(target_os = "linux")]
+pub use peer::{Connection, Peer, peer_of};
 pub use reaper::{Reaper, Target};
 pub use spawn::{ParentDeath, ProgramSpec, SpawnError};
 pub use stop::StopSignal;

@@ -132,7 +132,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<RecordedTurn>, BadRecording>
 pub fn write(path: &Path, turns: &[RecordedTurn]) -> std::io::Result<()> {
     let text: String = turns.iter().map(RecordedTurn::line).collect();
     let aside = path.with_extension("jsonl.new");
-    fs::write(&aside, text)?;
+    files::write_output(&aside, text.as_bytes())?;
     fs::rename(&aside, path)
 }
 

@@ -2,6 +2,7 @@
 //! process that died.
 
 pub mod answering;
+pub mod caller;
 pub mod driver;
 pub mod engine;
 pub mod executor;

@@ -5,7 +5,8 @@
 //!
 //! | file | what happens there |
 //! |---|---|
-//! | `listen` | the socket, connections and their limits |
+//! | `listen`, `door` | the socket; connections and their limits |
+//! | `lanes` | threads for what waits, so that one kind of work does not hold up another |
 //! | `guard`, `token` | which requests are let in |
 //! | `answer`, `route`, `problem` | from a request to a handler and back |
 //! | `api` | the table of routes, and the handlers; `openapi` describes them |
@@ -23,9 +24,11 @@ mod api;
 mod assets;
 mod cron;
 mod discover;
+mod door;
 mod feed;
 mod guard;
 mod index;
+mod lanes;
 mod launch;
 mod listen;
 mod openapi;
@@ -44,7 +47,7 @@ mod watch;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, Semaphore};
 
@@ -52,9 +55,11 @@ use crate::error::{ExitKind, UserError};
 use crate::process::Containment;
 use crate::store::StateDir;
 use discover::{Readings, Workflows};
+use door::Door;
 use feed::Feed;
 use guard::Guard;
 use index::Index;
+use lanes::{Lane, Lanes};
 use launch::Launcher;
 pub use presence::Presence;
 pub use schedule::ScheduledWorkflow;
@@ -93,6 +98,8 @@ pub struct Settings {
 /// What all requests share.
 struct Server {
     guard: Guard,
+    door: Door,
+    lanes: Lanes,
     state: StateDir,
     index: Index,
     stories: Stories,
@@ -102,6 +109,8 @@ struct Server {
     launcher: Launcher,
     project: PathBuf,
     workflow_paths: Vec<String>,
+    /// The workflows whose schedules are not kept.
+    held: Mutex<Vec<schedule::Held>>,
     feed: Feed,
     streams: Arc<Semaphore>,
     /// Wakes the task that notices changes, when the first stream begins.
@@ -130,7 +139,7 @@ pub fn serve(settings: Settings) -> Result<ExitKind, UserError> {
     crate::process::raise_file_limit();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(16)
+        .max_blocking_threads(lanes::threads())
         .build()
         .map_err(|error| UserError::failed(format!("cannot start: {error}")))?;
     runtime.block_on(serve_until_signal(settings))
@@ -203,6 +212,8 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
         Launcher::new(settings.project.clone(), settings.state_dir, folder, settings.skip_permissions)?;
     Ok(Server {
         guard: Guard::new(address, &settings.allowed_hosts, token),
+        door: Door::default(),
+        lanes: Lanes::default(),
         index: Index::new(settings.state.clone()),
         stories: Stories::new(own_folder(&settings.state)),
         workflows: Workflows::new(settings.roots),
@@ -210,6 +221,7 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
         launcher,
         project: settings.project,
         workflow_paths: settings.workflow_paths,
+        held: Mutex::default(),
         feed: Feed::new(own_folder(&settings.state).join("serve.feed")),
         state: settings.state,
         streams: Arc::new(Semaphore::new(MAX_STREAMS)),
@@ -221,7 +233,7 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
 async fn tend_processes(server: Arc<Server>) {
     const LOOK_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
     let worker = Arc::clone(&server);
-    let _ = tokio::task::spawn_blocking(move || launch::resume_dead(&worker)).await;
+    let _ = server.lanes.work(Lane::Own, move || launch::resume_dead(&worker)).await;
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
         server.launcher.clear_ended();

@@ -1,7 +1,9 @@
 //! Where the states of a run come from: a folder, an archive or one file, with its manifest.
 
 pub mod given_inputs;
+pub mod labels;
 pub mod manifest;
+pub mod named;
 pub(crate) mod place;
 pub mod reach;
 pub(crate) mod result_schema;

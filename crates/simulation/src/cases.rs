@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use raymond::config;
 use raymond::store::{FolderStore, RunHandle, RunStore, Start, StateDir, StoreError};
 use raymond::workflow::scope::Scope;
 use raymond::workflow::scopes::{Allowed, Scopes};
@@ -208,7 +209,13 @@ fn take_in(recorder: &mut Recorder, lock: &Path) -> Result<(), Unplayable> {
 fn states(scope: &str, options: Options) -> Result<RealStates, Unplayable> {
     let own = Scope::open(Path::new(scope), Platform::Unix)
         .map_err(|error| format!("its workflow cannot be opened: {}", error.message))?;
-    let allowed = Allowed::new(&own, Path::new("/"), &[]);
+    let home = StateDir::find(own.home()).ok().and_then(|dir| dir.home().map(Path::to_owned));
+    let config = home.and_then(|home| Some((config::load(&home.join("config.toml")).ok()?, home)));
+    let listed = config.iter().flat_map(|(config, home)| {
+        config.raymond.workflow_paths.iter().map(move |path| home.join("..").join(path))
+    });
+    let listed: Vec<String> = listed.map(|path| path.to_string_lossy().into_owned()).collect();
+    let allowed = Allowed::new(&own, Path::new("/"), &listed);
     let scopes = Scopes::new(own, Platform::Unix, allowed);
     Ok(RealStates { scopes: Rc::new(RefCell::new(scopes)), options })
 }

@@ -15,7 +15,7 @@ fn script_and_turn(rig: &mut Rig) -> crate::harness::Process {
     rig.state("workflow.yaml", "backend: echo\n");
     rig.state("START.sh", "echo \"to stdout $MY_TOKEN\"; echo to stderr >&2; echo '<goto>TURN</goto>'\n");
     rig.state("TURN.md", "Take a turn.\n");
-    fs::write(rig.path("project/.raymond/config.toml"), ECHO).unwrap();
+    rig.configure(ECHO);
     rig.configure_worker("a", ECHO);
     rig.variables.push(("MY_TOKEN", SECRET.to_owned()));
     let worker = rig.worker("a");
@@ -79,7 +79,7 @@ fn what_a_step_was_told_did_and_answered_can_be_seen() {
     fs::create_dir_all(rig.path("other/.raymond")).unwrap();
     let engine =
         format!("[engine.fleet]\nurl = \"temporal://{}?queue=q\"\nblobs = \"{}\"\n", rig.server(), rig.blobs);
-    fs::write(rig.path("other/.raymond/config.toml"), engine).unwrap();
+    rig.configure(&(ECHO.to_owned() + &engine));
     has_all(&shown(&rig.raymond_in("other", &["show", "r", "2"])), &["Take a turn."]);
 
     // A server fetches all of them by itself.

@@ -247,9 +247,18 @@ impl Rig {
         self.worker_at(name, self.reached_at)
     }
 
+    /// The user's own config file, which holds for commands that only look, too.
+    pub fn configure(&self, config: &str) {
+        self.write_config("home", config);
+    }
+
     /// The config file of a worker that is started later.
     pub fn configure_worker(&self, name: &str, config: &str) {
-        let folder = self.path(&home_of(name)).join(".config/raymond");
+        self.write_config(&home_of(name), config);
+    }
+
+    fn write_config(&self, home: &str, config: &str) {
+        let folder = self.path(home).join(".config/raymond");
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("config.toml"), config).expect("a file");
     }

@@ -94,8 +94,7 @@ fn a_run_that_does_not_go_on_can_be_removed_for_good() {
     assert!(rig.raymond(&["stop", "r"]).status.success());
     rig.until("run_stopped");
     // Another copy of it is removed, and the engine still has the run.
-    let engine = format!("[engine.fleet]\nurl = \"{}\"\n", rig.address());
-    fs::write(rig.path("project/.raymond/config.toml"), engine).expect("a file");
+    rig.configure(&format!("[engine.fleet]\nurl = \"{}\"\n", rig.address()));
     let listed = |arguments: &[&str]| {
         String::from_utf8_lossy(&rig.raymond(&[&["list"], arguments].concat()).stdout).into_owned()
     };

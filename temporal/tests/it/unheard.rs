@@ -22,8 +22,7 @@ fn printed(output: &Output) -> String {
 
 /// The server has to be asked for its runs by commands of the project, also when none is known to be open.
 fn configure_engine(rig: &Rig) {
-    let config = format!("[engine.fleet]\nurl = \"{}\"\n", rig.address());
-    fs::write(rig.path("project/.raymond/config.toml"), config).unwrap();
+    rig.configure(&format!("[engine.fleet]\nurl = \"{}\"\n", rig.address()));
 }
 
 /// Starts the workflow as this run and follows it. What it says is in a file of that name.

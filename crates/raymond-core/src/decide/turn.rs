@@ -117,7 +117,7 @@ fn choose(
         (Ok(Reading { transition, warnings }), _) => {
             match &plan.policy {
                 Some(policy) => check(step, policy, &transition),
-                None => check_folders(step, &transition),
+                None => check_choices(step, &transition),
             }
             .map_err(Problem::of_tags)?;
             match (&transition, &step.lookups.result_problem) {
@@ -167,16 +167,27 @@ fn check(step: &EndedStep<'_>, policy: &Policy, transition: &Transition) -> Resu
             cd.map_or(Ok(()), check_folder)?;
         }
     }
-    Ok(())
+    check_workflows(step, transition)
 }
 
-/// An agent that may do everything may still not choose any folder.
-fn check_folders(step: &EndedStep<'_>, transition: &Transition) -> Result<(), String> {
-    // Only people read this. A model must not learn how to permit more to itself.
-    let advice = "to permit it, list the folder in `cd_paths` of the config file, or in `cd` of a policy";
+/// An agent that may do everything may still not choose any folder or any workflow.
+fn check_choices(step: &EndedStep<'_>, transition: &Transition) -> Result<(), String> {
+    // Only people read the advice. A model must not learn how to permit more to itself.
+    let of_folders = "to permit it, list the folder in `cd_paths` of the config file, or in `cd` of a policy";
     transition.directories().into_iter().try_for_each(|cd| {
-        check_folder(step.lookups.folder(cd)?).map_err(|error| format!("{error}; {advice}"))
-    })
+        check_folder(step.lookups.folder(cd)?).map_err(|error| format!("{error}; {of_folders}"))
+    })?;
+    let of_workflows = "to permit it, name it in a policy of this workflow, or list its folder in `workflow_paths` of \
+                        the config file";
+    check_workflows(step, transition).map_err(|error| format!("{error}; {of_workflows}"))
+}
+
+/// The workflows that a model enters must be named by the author of the one that it is in. One that cannot be entered at
+/// all is told of where the transition is taken.
+fn check_workflows(step: &EndedStep<'_>, transition: &Transition) -> Result<(), String> {
+    let entered =
+        transition.scopes().into_iter().filter_map(|scope| step.lookups.scopes.get(scope)?.as_ref().ok());
+    entered.filter_map(|entry| entry.unnamed.clone()).next().map_or(Ok(()), Err)
 }
 
 fn check_folder(folder: &Folder) -> Result<(), String> {

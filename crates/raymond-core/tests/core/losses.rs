@@ -175,6 +175,7 @@ fn an_input_is_read_back_from_text() {
         directory: Some(Err("gone".into())),
         input: Default::default(),
         inputs: Vec::new(),
+        unnamed: None,
     };
     let lookups = Lookups {
         scopes: [("../other".to_owned(), Ok(scope))].into(),

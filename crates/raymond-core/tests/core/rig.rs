@@ -126,6 +126,9 @@ impl Files {
             && let Some(policy) = &plan.policy
         {
             for entry in &policy.entries {
+                for scope in entry.target.iter().filter(|_| entry.tag.is_workflow()) {
+                    lookups.scopes.insert(scope.clone(), Ok(other_workflow(scope)));
+                }
                 let target = entry.target.iter().filter(|_| !entry.tag.is_workflow());
                 for name in target.chain(&entry.return_to).chain(&entry.next).chain(&entry.timeout_next) {
                     lookups.states.insert(name.clone(), self.find(name));
@@ -149,7 +152,7 @@ fn worktree(wanted: &Wanted) -> Result<NewWorktree, String> {
     Ok(NewWorktree { worktree, cwd })
 }
 
-/// Every other workflow begins with the same script.
+/// Every other workflow begins with the same script. One at the path `unnamed` is named by no author.
 fn other_workflow(written: &str) -> ScopeEntry {
     ScopeEntry {
         scope: format!("/wf/{written}"),
@@ -158,6 +161,7 @@ fn other_workflow(written: &str) -> ScopeEntry {
         directory: None,
         inputs: Vec::new(),
         input: InputWanted::Optional,
+        unnamed: written.ends_with("unnamed").then(|| format!("`{written}` is named nowhere")),
     }
 }
 

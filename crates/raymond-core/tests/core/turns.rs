@@ -32,6 +32,34 @@ fn kinds(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
+fn a_model_enters_only_workflows_that_are_named() {
+    const FREE: &str =
+        "allowed_transitions: [ { tag: reset-workflow }, { tag: fork-workflow }, { tag: result } ]";
+    const NAMED: &str = "allowed_transitions: [ { tag: reset-workflow, target: ../unnamed } ]";
+    let cases = [
+        (FREE, "<reset-workflow>../x</reset-workflow>", "step_finished"),
+        (FREE, "<reset-workflow>../unnamed</reset-workflow>", "reminder"),
+        (
+            FREE,
+            "<fork-workflow>../x</fork-workflow><fork-workflow>../unnamed</fork-workflow><goto>Q</goto>",
+            "reminder",
+        ),
+        ("", "<reset-workflow>../x</reset-workflow>", "step_finished"),
+        ("", "<call-workflow return=\"Q\">../unnamed</call-workflow>", "step_failed"),
+        ("", "<function-workflow return=\"Q\">../unnamed</function-workflow>", "step_failed"),
+        // The author's own transition is not a model's.
+        (NAMED, "no tag", "step_finished"),
+    ];
+    for (policy, text, expected) in cases {
+        let events = prompt(policy).says("main", text);
+        assert_eq!(kinds(&events)[0], expected, "{policy} {text}");
+    }
+    let mut rig = Rig::new("S");
+    let events = rig.emits("main", "<reset-workflow>../unnamed</reset-workflow>");
+    assert_eq!(kinds(&events)[0], "step_finished", "scripts are free");
+}
+
+#[test]
 fn the_names_of_a_policy_must_match_after_resolution() {
     let cases = [
         ("<goto>REVIEW</goto>", true),

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use super::kept::{Kept, inherited};
 use super::launcher::{Arguments, Launcher};
 use super::session::{SessionFiles, SessionPlace};
-use super::{AgentProgram, Capabilities, Filled, Inspection, Invocation, Plain, Turn, TurnDecoder};
+use super::{AgentProgram, Capabilities, Filled, Grants, Inspection, Invocation, Plain, Turn, TurnDecoder};
 use crate::config::BackendSettings;
 
 /// The efforts that it takes. It ignores others with a warning.
@@ -190,10 +190,11 @@ fn choice_args(args: Arguments, turn: &Turn) -> Arguments {
 /// These flags take any number of values, so only another flag may follow them. A repeated flag adds to its list; its
 /// first value is accepted even if it begins with a dash.
 fn list_args(args: Arguments, turn: &Turn) -> Arguments {
-    args.options("--allowedTools", &turn.allow_tools)
-        .options("--disallowedTools", &turn.deny_tools)
-        .options("--add-dir", &turn.add_dirs)
-        .options("--mcp-config", &turn.mcp_config)
+    let Grants { allow_tools, deny_tools, add_dirs, mcp_config } = &turn.grants;
+    args.grants("--allowedTools", allow_tools)
+        .grants("--disallowedTools", deny_tools)
+        .grants("--add-dir", add_dirs)
+        .grants("--mcp-config", mcp_config)
 }
 
 fn plain_decimal(usd: f64) -> String {
@@ -203,8 +204,8 @@ fn plain_decimal(usd: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Continued;
     use super::super::session::{export, import};
+    use super::super::{Continued, Grant, GrantKey};
     use super::*;
     use std::path::Path;
 
@@ -268,13 +269,19 @@ mod tests {
         assert!(!args(None, Some("haiku"), &["--model=x"]).contains("--model "));
     }
 
+    fn grant(written: &str) -> Grant {
+        GrantKey::AllowTools.fill(written, |_| None).unwrap()
+    }
+
     #[test]
     fn each_value_of_a_list_gets_its_own_flag() {
         let turn = Turn {
-            allow_tools: vec!["Bash(cargo test:*)".to_owned(), "--odd".to_owned()],
-            deny_tools: vec!["WebFetch".to_owned()],
-            add_dirs: vec!["/a b".to_owned()],
-            mcp_config: vec!["m.json".to_owned()],
+            grants: Grants {
+                allow_tools: vec![grant("Bash(cargo test:*)"), grant("--odd")],
+                deny_tools: vec![grant("WebFetch")],
+                add_dirs: vec![grant("/a b")],
+                mcp_config: vec![grant("m.json")],
+            },
             ..fresh()
         };
         let args = invocation(&turn, &launcher(&[])).args;

@@ -159,7 +159,7 @@ fn chosen_name(home: &Path, cwd: &str) -> Option<String> {
 fn chat(chats: &Path, id: &str) -> Option<PathBuf> {
     let end = format!("-{}.jsonl", start_of(id));
     let is_it = |file: &PathBuf| {
-        let text = fs::read_to_string(file).unwrap_or_default();
+        let text = files::read_text(file, files::MAX_KEPT_BYTES).unwrap_or_default();
         let first: Option<Value> = text.lines().next().and_then(|line| serde_json::from_str(line).ok());
         first.is_some_and(|first| first["sessionId"] == id) && text.contains(r#""type":"gemini""#)
     };

@@ -5,11 +5,12 @@
 //! settings files, its own default. Where that cannot be found out, the turn is refused before it costs anything.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+use crate::files;
 
 /// What a program would choose in a new conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +66,8 @@ pub(super) enum SettingsFile {
 impl SettingsFile {
     /// Reads a file of JSON in which whole lines may be comments.
     pub(super) fn read(path: &Path) -> Self {
-        match fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text),
+        match files::read(path, files::MAX_SETTINGS_BYTES) {
+            Ok(bytes) => Self::parse(&String::from_utf8_lossy(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Missing,
             Err(_) => Self::Unreadable,
         }
@@ -119,6 +120,8 @@ pub(super) fn folder(variables: Variables<'_>, name: &str, below_home: &str) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! How an agent program is started, as far as all programs are alike.
 
-use super::{Inspection, Invocation};
+use super::{Grant, Inspection, Invocation};
 use crate::config::BackendSettings;
 
 /// The program of a backend: `command` and `args` of its settings.
@@ -63,8 +63,8 @@ impl Arguments {
         }
     }
 
-    /// A flag and each value as two arguments.
-    pub(super) fn options(self, flag: &str, values: &[String]) -> Self {
-        values.iter().fold(self, |arguments, value| arguments.option(flag, value))
+    /// A flag and each grant as two arguments.
+    pub(super) fn grants(self, flag: &str, grants: &[Grant]) -> Self {
+        grants.iter().fold(self, |arguments, grant| arguments.words([flag, grant.as_str()]))
     }
 }

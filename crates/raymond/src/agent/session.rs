@@ -82,7 +82,9 @@ impl SessionFiles {
 /// All data that the program needs of a conversation, or `None` if conversations cannot be copied.
 pub fn export(program: &dyn AgentProgram, place: &SessionPlace<'_>) -> io::Result<Option<Vec<u8>>> {
     let bytes = program.session_files(place).map(|files| match files {
-        SessionFiles::One(path) | SessionFiles::Marked { path, .. } => fs::read(path),
+        SessionFiles::One(path) | SessionFiles::Marked { path, .. } => {
+            files::read(&path, files::MAX_KEPT_BYTES)
+        }
         SessionFiles::Folder { path, without } => pack::pack(&path, without),
         SessionFiles::Lineage { files, .. } if files.is_empty() => Err(io::ErrorKind::NotFound.into()),
         SessionFiles::Lineage { folder, files } => pack::pack_some(&folder, &files),

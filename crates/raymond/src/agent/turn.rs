@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::TurnFault;
+use super::{Grants, TurnFault};
 use crate::process::{Ending, ParentDeath, ProcessExit, ProgramSpec, TimeLimits};
 use crate::recording::Places;
 use crate::wire;
@@ -57,10 +57,8 @@ pub struct Turn {
     pub continues: Option<Continued>,
     pub model: Option<String>,
     pub effort: Option<String>,
-    pub allow_tools: Vec<String>,
-    pub deny_tools: Vec<String>,
-    pub add_dirs: Vec<String>,
-    pub mcp_config: Vec<String>,
+    /// The tools, folders and tool servers that the workflow grants it.
+    pub grants: Grants,
     /// Whether the turn fails if a tool server does not start.
     pub require_mcp: bool,
     pub skip_permissions: bool,

@@ -3,7 +3,6 @@
 mod test_files;
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use raymond_core::diagnostic::{BeforeRun, Diagnostic, Edit, Lines, Severity, apply};
@@ -16,6 +15,7 @@ use raymond_core::workflow::source::Position;
 use super::load::{Fault, FaultKind, Inside, Loaded, load, load_part};
 use crate::agent::registry::Backends;
 use crate::check::find::is_test_file;
+use crate::files::write_output;
 use crate::workflow::scope::{Form, parse_leniently, read_one_file};
 use crate::workflow::scopes::Allowed;
 use crate::workflow::states::Reached;
@@ -284,7 +284,7 @@ impl Checked {
                 continue;
             }
             let file = self.loaded.path.join(state.file.as_str());
-            fs::write(&file, apply(&state.text, &edits))
+            write_output(&file, apply(&state.text, &edits).as_bytes())
                 .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
             written += edits.len();
         }
@@ -315,7 +315,7 @@ impl Checked {
             return Err(format!("fixing {} would break it: {}", file.display(), fault.message));
         }
         let mark = if self.has_mark() { "\u{feff}" } else { "" };
-        fs::write(file, format!("{mark}{fixed}"))
+        write_output(file, format!("{mark}{fixed}").as_bytes())
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         Ok(edits.len())
     }

@@ -126,7 +126,7 @@ async fn tried(bench: &Bench, file: &TestFile, test: &Test, folder: &Path) -> Re
         let path = place.work.join(name);
         let parent = path.parent().unwrap_or(&place.work);
         fs::create_dir_all(parent)
-            .and_then(|()| fs::write(&path, text))
+            .and_then(|()| files::write_output(&path, text.as_bytes()))
             .map_err(|error| cannot(name, error))?;
     }
     let stage = serde_json::to_vec(&stage(bench, file, test)).map_err(|error| error.to_string())?;

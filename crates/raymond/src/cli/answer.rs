@@ -10,6 +10,7 @@ use super::resume::resume;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::run::answering::{Given, Taker, give, is_ask_id, message_name};
+use crate::run::caller::Caller;
 use crate::run::driver::Way;
 use crate::store::{RunHandle, RunStore};
 
@@ -42,11 +43,8 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
                 .hint(format!("or that of a run: {}", advice::command("answer RUN [ASK] TEXT"))));
         }
     };
-    if std::env::var_os("RAYMOND_RUN_ID").is_some_and(|own| own == *stored.id()) {
-        return Err(UserError::usage(format!("a step of {} cannot answer its own run", stored.id()))
-            .hint("a question is for a person"));
-    }
-    let given = give(&*stored, ask.as_deref(), read_text(text)?, Way::Command)?;
+    let outside = Caller::Own.outside(&*stored, &stored.load()?, "answer")?;
+    let given = give(&*stored, ask.as_deref(), read_text(text)?, Way::Command, &outside)?;
     let run = stored.id().to_owned();
     match given {
         Given { ask, to: Taker::Live } => {

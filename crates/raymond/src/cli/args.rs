@@ -4,6 +4,7 @@ pub(super) mod author;
 mod examples;
 pub(super) mod fleet;
 pub(super) mod serve;
+pub(super) mod trust;
 
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -15,7 +16,9 @@ use super::completions::{backends, named_inputs, run_ids, statuses};
 use crate::agent::prepared::Missing;
 use crate::config::{self, OnAsk, Timeout};
 use crate::error::UserError;
+use crate::handover::Handover;
 use crate::view::Detail;
+use crate::workflow::labels::check_label;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
 /// command line keeps its meaning when the command exists.
@@ -114,6 +117,10 @@ pub(super) enum Command {
     Convert(ConvertArgs),
     /// Look for mistakes in workflows before a model finds them
     Lint(author::LintArgs),
+    /// Show what a workflow may do
+    Inspect(trust::InspectArgs),
+    /// Show what a workflow may do, and let it start by itself as it is now
+    Trust(trust::TrustArgs),
     /// Test workflows, with prepared replies instead of agents
     Test(author::TestArgs),
     /// Make a recording of a run, to replay it or test with it
@@ -162,6 +169,8 @@ impl Command {
             Self::Record(args) => Some(&args.place),
             Self::Convert(_)
             | Self::Lint(_)
+            | Self::Inspect(_)
+            | Self::Trust(_)
             | Self::Test(_)
             | Self::Init(_)
             | Self::Schema(_)
@@ -209,10 +218,10 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "USD", value_parser = parse_budget, allow_negative_numbers = true)]
     pub(super) budget: Option<Budget>,
     /// The model for prompts that do not choose one
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_choice)]
     pub(super) model: Option<String>,
     /// The effort for prompts that do not choose one
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_choice)]
     pub(super) effort: Option<String>,
     /// The backend for prompts that do not choose one, or several with commas: the next where one is missing or at its
     /// limit [default: claude]
@@ -233,7 +242,8 @@ pub(super) struct RunOptions {
     /// Let agents ask for permissions even if the config file says otherwise; `serve` starts runs with it
     #[arg(long, hide = true, conflicts_with = "dangerously_skip_permissions")]
     pub(super) ask_permissions: bool,
-    /// Accept the commands in the project's config file, for a workflow that is not part of the project
+    /// Accept the settings of the project's config file that give power, for workflows that are not part of the project and for
+    /// commands that only look, too
     #[arg(long)]
     pub(super) trust: bool,
     /// What to do when the workflow asks a person
@@ -305,6 +315,12 @@ pub(super) struct RunArgs {
     /// A label for the run, which status shows; can be given several times
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     pub(super) labels: Vec<(String, String)>,
+    /// What the process that started this one has handed over besides.
+    #[arg(skip)]
+    pub(super) handed: Handover,
+    /// The hash of the workflow's content when `serve` found it trusted; nothing else is started
+    #[arg(long, value_name = "HASH", hide = true)]
+    pub(super) trusted_content: Option<String>,
     #[command(flatten)]
     pub(super) engine: fleet::EngineArgs,
     #[command(flatten)]
@@ -598,6 +614,9 @@ pub(super) struct ConvertArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::DOCTOR)]
 pub(super) struct DoctorArgs {
+    /// Accept the settings of the project's config file that give power, so that they are tried here and used for all workflows
+    #[arg(long)]
+    pub(super) trust: bool,
     /// Ask the default backend's model for one word, which costs a fraction of a cent
     #[arg(long)]
     pub(super) ping: bool,
@@ -646,6 +665,20 @@ pub(super) const STATUSES: [&str; 8] =
 fn parse_backends(text: &str) -> Result<String, String> {
     match config::lacks_a_name(text) {
         true => Err("the name of a backend is missing; `raymond doctor` lists them".to_owned()),
+        false => parse_choice(text),
+    }
+}
+
+/// How long the name of a model, an effort, or a list of backends may be.
+const MAX_CHOICE_BYTES: usize = 1024;
+
+/// A name that becomes an argument of another program.
+fn parse_choice(text: &str) -> Result<String, String> {
+    if text.len() > MAX_CHOICE_BYTES {
+        return Err(format!("it is longer than {MAX_CHOICE_BYTES} bytes"));
+    }
+    match text.chars().any(char::is_control) {
+        true => Err("it holds a control character".to_owned()),
         false => Ok(text.to_owned()),
     }
 }
@@ -686,8 +719,7 @@ fn parse_set(text: &str) -> Result<(String, String), String> {
 }
 
 fn parse_label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("a label is written KEY=VALUE".to_owned()),
-    }
+    let (key, value) = text.split_once('=').ok_or("a label is written KEY=VALUE")?;
+    check_label(key, value)?;
+    Ok((key.to_owned(), value.to_owned()))
 }

@@ -6,11 +6,12 @@ use raymond_core::event::Moved;
 use raymond_core::run::{Options, RunStatus};
 
 use super::args::{BranchArgs, RunOptions};
-use super::find::{journal_options, load_config, store, worktrees};
+use super::find::{journal_options, store, worktrees};
 use super::options::override_with;
 use super::print::{print_stdout, say};
 use super::restore::restore;
 use super::run::{begin, ids};
+use super::settings::{self, Change};
 use super::still::go_on;
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
@@ -22,10 +23,12 @@ use crate::run::driver::now;
 use crate::workflow::scope::run_id_for;
 
 pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
-    let config = load_config()?;
+    let layers = settings::read()?;
     let store = store(&args.place)?;
     let origin = store.find(&args.run)?;
     let point = Point::after_step(&*origin, args.at)?;
+    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
+    let config = settings::of_change(means, Path::new(&point.state.scope))?;
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
     let options = options(&args.options, &point);
     let how =

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::args::{Command, Place};
-use super::find::{debug_root, find_run, load_config};
+use super::find::{debug_root, find_run};
 use super::print::say;
+use super::settings::harmless;
 use crate::fleet::debug::{DebugCopy, Rules, bring_step, keep_all};
 use crate::fleet::{Fleet, PATIENCE};
 use crate::store::{RunHandle, RunStore};
@@ -74,7 +75,7 @@ fn bring_all(
 
 /// Where debug files are kept; nothing if the config file says that there are to be none.
 fn rules(place: &Place) -> Option<Rules> {
-    let settings = load_config().unwrap_or_default().raymond;
+    let settings = harmless().unwrap_or_default().raymond;
     if settings.no_debug.unwrap_or(false) {
         return None;
     }

@@ -3,6 +3,7 @@
 //! The script only calls this program for every completion. So ids of runs and names from the config file can be
 //! offered, and the script need not change with the program.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use clap_complete::engine::CompletionCandidate;
@@ -14,6 +15,7 @@ use raymond_core::workflow::Platform;
 use super::args::{CompletionsArgs, Place, STATUSES};
 use super::find;
 use super::print::print_stdout;
+use super::settings;
 use crate::agent::registry::Backends;
 use crate::author::templates::TEMPLATES;
 use crate::error::{ExitKind, UserError};
@@ -78,9 +80,12 @@ pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
 
 /// Backends: the built-in ones, and those of the config file if it can be read.
 pub(super) fn backends(start: &OsStr) -> Vec<CompletionCandidate> {
-    let configured = find::load_config().ok().and_then(|config| Backends::new(&config).ok());
+    let layers = settings::read().unwrap_or_default();
+    let configured = layers.harmless(None).ok().and_then(|config| Backends::new(&config).ok());
     let backends = configured.unwrap_or_else(Backends::built_in);
-    those_with(start, backends.names().map(CompletionCandidate::new))
+    // Of the project's backends there is nothing but the names.
+    let names: BTreeSet<&str> = backends.names().chain(layers.backend_names()).collect();
+    those_with(start, names.into_iter().map(CompletionCandidate::new))
 }
 
 /// Templates of `init`, with what they show.

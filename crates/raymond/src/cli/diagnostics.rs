@@ -4,6 +4,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,6 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::error::UserError;
+use crate::files;
 
 /// Which messages are written: a level, or `module=level` pairs with commas between them.
 const FILTER: &str = "RAYMOND_LOG";
@@ -55,5 +57,5 @@ fn open(path: &std::ffi::OsStr) -> io::Result<File> {
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    files::open_output(&mut options, Path::new(path))
 }

@@ -13,6 +13,7 @@ use super::print::{print_stdout, say};
 use crate::author::load::{FaultKind, Loaded, load, name_of};
 use crate::check::coverage::Coverage;
 use crate::error::{ExitKind, UserError};
+use crate::files;
 use crate::view::text::clean;
 
 pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
@@ -47,7 +48,7 @@ pub(super) fn diagram(args: DiagramArgs) -> Result<ExitKind, UserError> {
         print_stdout(shown.as_bytes())?;
         return Ok(ExitKind::Completed);
     };
-    std::fs::write(file, picture)
+    files::write_output(file, picture.as_bytes())
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
     say(&format!("wrote {}", file.display()));
     Ok(ExitKind::Completed)
@@ -59,7 +60,7 @@ fn mark_coverage(diagram: &mut Diagram, file: &Path, workflow: &Path) -> Result<
         UserError::usage(format!("{}: {error}", file.display()))
             .hint(format!("write it with: raymond test --coverage={}", file.display()))
     };
-    let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+    let text = files::read_text(file, files::MAX_GIVEN_BYTES).map_err(|error| wrong(error.to_string()))?;
     let coverage: Coverage = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     match coverage.mark(diagram, workflow) {
         true => Ok(()),

@@ -12,8 +12,8 @@ use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
 use super::args::DoctorArgs;
-use super::find::load_config;
 use super::print::print_stdout;
+use super::settings;
 use crate::agent::DEFAULT_BACKEND;
 use crate::agent::registry::Backends;
 use crate::config::Config;
@@ -69,7 +69,7 @@ impl Finding {
 
 pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
     let mut findings = Vec::new();
-    let config = config(&mut findings);
+    let config = config(&mut findings, args.trust);
     let (config, known) = match config {
         Some((config, backends)) => (config, backends),
         None => (Config::default(), Backends::built_in()),
@@ -109,19 +109,39 @@ fn default_backend(config: &Config, reports: &[BackendReport]) -> String {
 }
 
 /// The settings, if they can be read.
-fn config(findings: &mut Vec<Finding>) -> Option<(Config, Backends)> {
-    let loaded = load_config().and_then(|config| Backends::new(&config).map(|backends| (config, backends)));
-    match loaded {
-        Ok(loaded) => {
-            findings.push(Finding::good("config", "the config files can be read"));
-            Some(loaded)
-        }
+fn config(findings: &mut Vec<Finding>, is_trusted: bool) -> Option<(Config, Backends)> {
+    match read_settings(findings, is_trusted) {
+        Ok(settings) => Some(settings),
         Err(error) => {
             let advice = error.hints.first().cloned().unwrap_or_else(|| "correct the file".to_owned());
             findings.push(Finding::error("config", error.message, advice));
             None
         }
     }
+}
+
+fn read_settings(findings: &mut Vec<Finding>, is_trusted: bool) -> Result<(Config, Backends), UserError> {
+    let layers = settings::read()?;
+    let (config, left_out) = settings::of_doctor(&layers, is_trusted)?;
+    let backends = Backends::new(&config)?;
+    findings.push(Finding::good("config", "the config files can be read"));
+    let Some(wanted) = layers.wanted() else { return Ok((config, backends)) };
+    let file = wanted.shown_file();
+    if is_trusted && !wanted.settings.is_empty() {
+        let settings = wanted.settings.join("; ");
+        findings.push(Finding::good("config", format!("these settings of {file} are trusted: {settings}")));
+    }
+    if !left_out.is_empty() {
+        findings.push(Finding::warning(
+            "config",
+            format!(
+                "settings of {file} that give power are left out here: {}",
+                settings::names_of(&left_out)
+            ),
+            format!("look at them, and accept them from now on: {}", settings::HOW_TO_ACCEPT),
+        ));
+    }
+    Ok((config, backends))
 }
 
 fn show(report: &Report, as_json: bool) -> Result<(), UserError> {

@@ -246,7 +246,10 @@ pub(super) fn drive(mut ready: Ready) -> Result<ExitKind, UserError> {
     let stdout = Output::stdout();
     let events = stdout.clone();
     #[cfg(target_os = "linux")]
-    local.spawn_local(crate::process::remove_dead_orphans());
+    {
+        crate::process::adopt_orphans();
+        local.spawn_local(crate::process::remove_dead_orphans());
+    }
     let (exit, run) = local.block_on(&runtime, async move {
         let (unseen, opening) = (std::mem::take(&mut ready.unseen), std::mem::take(&mut ready.opening));
         let notifier = ready.manner.notify.take().map(|command| Notifier::new(command, ready.run.payloads()));

@@ -10,18 +10,21 @@ use std::time::{Duration, Instant};
 
 use raymond_core::run::RunStatus;
 
-use super::args::{Command, Place};
+use super::args::Command;
 use super::brought::bring;
-use super::find::{load_config, state_dir};
+use super::find::state_dir;
 use super::print::say;
+use super::settings::of_looking;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::mirror::{Keeper, Mirror, note_silence};
 use crate::fleet::{
     Address, ENGINE_PROGRAM, Fleet, KnownRun, PATIENCE, Patient, Standing, Trouble, installed,
 };
+use crate::handover;
 use crate::run::driver::now;
 use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, Silence, StoreError, check_new_run_id};
+use crate::trust::Area;
 use crate::view::text::local_time;
 
 /// What a command has to do with runs that are elsewhere.
@@ -64,7 +67,7 @@ pub(super) fn hand_over(command: &Command) -> Result<Option<ExitKind>, UserError
     if installed().is_some() || concern == Concern::None {
         return Ok(None);
     }
-    let is_concerned = concern == Concern::Needs || command.place().is_some_and(has_runs_elsewhere);
+    let is_concerned = concern == Concern::Needs || has_runs_elsewhere(command);
     if !is_concerned {
         return Ok(None);
     }
@@ -85,12 +88,22 @@ pub(super) fn not_installed() -> UserError {
         .hint("put it beside this program or on the PATH; it is built in the folder `temporal`")
 }
 
-/// Whether there are copies of such runs, or engines that may have some.
-fn has_runs_elsewhere(place: &Place) -> bool {
-    let has_copies = state_dir(place)
-        .is_ok_and(|dir| FolderStore::new(dir).elsewhere().is_ok_and(|runs| !runs.is_empty()));
+/// Whether there are copies of such runs, or engines that may have some and that the command has to ask.
+fn has_runs_elsewhere(command: &Command) -> bool {
+    let Some(store) = command.place().and_then(|place| state_dir(place).ok()).map(FolderStore::new) else {
+        return false;
+    };
+    let has_copies = store.elsewhere().is_ok_and(|runs| !runs.is_empty());
+    let is_about_another = || !named_by(command).is_some_and(|given| is_here(&store, given));
     // A mistake in the config file is reported by the command itself.
-    has_copies || load_config().is_ok_and(|config| !config.engine.is_empty())
+    let has_engines = || of_looking(Area::Engines).is_ok_and(|config| !config.engine.is_empty());
+    has_copies || (is_about_another() && has_engines())
+}
+
+/// Whether this machine itself carries out a run.
+fn is_here(store: &dyn RunStore, given: &str) -> bool {
+    let is_known = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
+    is_known() && store.run(given).is_ok_and(|run| matches!(run.try_elsewhere(), Ok(None)))
 }
 
 fn engine_program() -> Option<PathBuf> {
@@ -98,13 +111,16 @@ fn engine_program() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(&name)));
     let on_path = std::env::var_os("PATH")
         .into_iter()
-        .flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(&name)).collect::<Vec<_>>());
+        .flat_map(|path| std::env::split_paths(&path).map(|folder| folder.join(&name)).collect::<Vec<_>>())
+        // In a cloned project a relative path would lead to a program of the project.
+        .filter(|program| program.is_absolute());
     beside.into_iter().chain(on_path).find(|program| program.is_file())
 }
 
 #[cfg(unix)]
 fn replace_with(program: &std::path::Path) -> Result<ExitKind, UserError> {
     use std::os::unix::process::CommandExt;
+    let _ = handover::hand_on();
     let error = std::process::Command::new(program).args(own_arguments()).exec();
     Err(UserError::failed(format!("cannot start {}: {error}", program.display())))
 }
@@ -112,7 +128,17 @@ fn replace_with(program: &std::path::Path) -> Result<ExitKind, UserError> {
 #[cfg(not(unix))]
 fn replace_with(program: &std::path::Path) -> Result<ExitKind, UserError> {
     let cannot = |error| UserError::failed(format!("cannot start {}: {error}", program.display()));
-    let status = std::process::Command::new(program).args(own_arguments()).status().map_err(cannot)?;
+    let mut command = std::process::Command::new(program);
+    command.args(own_arguments());
+    let handed = handover::hand_on();
+    if handed.is_some() {
+        command.stdin(std::process::Stdio::piped());
+    }
+    let mut child = command.spawn().map_err(cannot)?;
+    if let (Some(text), Some(mut stdin)) = (handed, child.stdin.take()) {
+        let _ = std::io::Write::write_all(&mut stdin, text);
+    }
+    let status = child.wait().map_err(cannot)?;
     // The exit codes of both programs are the same.
     std::process::exit(status.code().unwrap_or(1))
 }
@@ -182,18 +208,15 @@ fn engines_for(
     named: Option<&(String, Elsewhere)>,
     store: &dyn RunStore,
 ) -> BTreeMap<String, Address> {
-    let mut engines = engines_of(store, &load_config().unwrap_or_default());
-    let is_here = |given| {
-        let is_known = || store.list().is_ok_and(|runs| runs.iter().any(|entry| entry.run.id() == given));
-        is_known() && store.run(given).is_ok_and(|run| matches!(run.try_elsewhere(), Ok(None)))
-    };
     match named {
-        Some((run, mark)) if is_over(store, run, mark) => engines.clear(),
-        Some((_, mark)) => engines.retain(|engine, _| *engine == mark.engine),
-        None if named_by(command).is_some_and(is_here) => engines.clear(),
-        None => {}
+        Some((run, mark)) if is_over(store, run, mark) => BTreeMap::new(),
+        // Its own engine, whatever the config file says now.
+        Some((_, mark)) => {
+            Address::parse(&mark.engine).ok().map(|at| (at.to_string(), at)).into_iter().collect()
+        }
+        None if named_by(command).is_some_and(|given| is_here(store, given)) => BTreeMap::new(),
+        None => engines_of(store, &of_looking(Area::Engines).unwrap_or_default()),
     }
-    engines
 }
 
 /// Whether all of a run is copied and it never goes on.
@@ -475,7 +498,7 @@ fn look_for_runs_from_now_on(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>
         loop {
             let mut open: BTreeSet<String> =
                 open_runs(&*store).iter().map(|(run, _)| run.id().to_owned()).collect();
-            for (_, at) in engines_of(&*store, &load_config().unwrap_or_default()) {
+            for (_, at) in engines_of(&*store, &of_looking(Area::Engines).unwrap_or_default()) {
                 // An engine that is away is asked again the next time.
                 open.extend(find_runs(fleet, &*store, &at).unwrap_or_default());
             }
@@ -537,6 +560,23 @@ mod tests {
             let command = Cli::try_parse_from(words).unwrap().into_command().unwrap();
             let named = named_by(&command).and_then(|given| find_elsewhere(&store, given));
             assert_eq!(engines_for(&command, named.as_ref(), &store).len(), expected, "{run}");
+        }
+    }
+
+    /// The config file may name another address by now, or none.
+    #[test]
+    fn a_run_that_is_named_is_asked_for_where_it_was_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store_with(&folder, &["goes-on", "stopped", "ended"]);
+        let stopped = Elsewhere { is_open: false, ..Elsewhere::open(ENGINE.to_owned(), now()) };
+        store.mark_elsewhere("stopped", &stopped).unwrap();
+        let ended = Elsewhere { ended: Some("was terminated".to_owned()), ..stopped };
+        store.mark_elsewhere("ended", &ended).unwrap();
+        for (run, expected) in [("goes-on", vec![ENGINE]), ("stopped", vec![ENGINE]), ("ended", vec![])] {
+            let command = Cli::try_parse_from(["raymond", "log", run]).unwrap().into_command().unwrap();
+            let named = named_by(&command).and_then(|given| find_elsewhere(&store, given));
+            let engines: Vec<String> = engines_for(&command, named.as_ref(), &store).into_keys().collect();
+            assert_eq!(engines, expected, "{run}");
         }
     }
 

@@ -3,10 +3,12 @@
 use std::io::{self, IsTerminal};
 
 use super::args::serve::ExportArgs;
-use super::find::{find_run, load_config, project_folder, state_dir, store, working_folder};
+use super::find::{find_run, project_folder, state_dir, store, working_folder};
 use super::print::{print_stdout, say};
+use super::settings::of_looking;
 use crate::error::{ExitKind, UserError};
 use crate::serve::{Settings, export as export_run};
+use crate::trust::Area;
 
 pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
     let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
@@ -25,7 +27,7 @@ pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
         state: state_dir(&args.place)?,
         roots: vec![project.clone()],
         project,
-        workflow_paths: load_config().unwrap_or_default().raymond.workflow_paths.clone(),
+        workflow_paths: of_looking(Area::Places).unwrap_or_default().raymond.workflow_paths.clone(),
         state_dir: None,
         schedules: false,
         skip_permissions: false,
@@ -35,7 +37,7 @@ pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
         print_stdout(page.as_bytes())?;
         return Ok(ExitKind::Completed);
     };
-    std::fs::write(file, page)
+    crate::files::write_output(file, page.as_bytes())
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))?;
     say(&format!("wrote {}", file.display()));
     Ok(ExitKind::Completed)

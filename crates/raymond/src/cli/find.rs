@@ -6,13 +6,13 @@ use std::sync::Arc;
 use raymond_core::run::RunStatus;
 use raymond_core::workflow::Platform;
 
-use super::args::{Place, RunOptions};
+use super::args::Place;
 use crate::advice;
-use crate::config::{self, Config, Settings};
+use crate::config::Settings;
 use crate::error::UserError;
 use crate::git::worktrees::Worktrees;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
-use crate::trust::{check_open, check_owner, commands};
+use crate::trust::check_owner;
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
@@ -60,32 +60,6 @@ pub(super) fn old_state_file(place: &Place, run: &str) -> Option<UserError> {
         UserError::usage(message)
             .hint("this program keeps runs as journals, RUN.jsonl; start the workflow again")
     })
-}
-
-/// The project's config file is in `.raymond`, even if `--state-dir` puts the journals elsewhere. Below it is the user's.
-pub(super) fn load_config() -> Result<Config, UserError> {
-    let project = project_config(&working_folder()?);
-    if project.as_deref().is_some_and(Path::exists) {
-        project.as_deref().and_then(Path::parent).map_or(Ok(()), check_owner)?;
-    }
-    config::load_both(config::user_file().as_deref(), project.as_deref(), &check_open)
-}
-
-fn project_config(cwd: &Path) -> Option<PathBuf> {
-    StateDir::find(cwd).ok().and_then(|dir| dir.home().map(|home| home.join("config.toml")))
-}
-
-/// Checks the commands in the project's config file, unless the workflow is part of the project.
-pub(super) fn check_commands(scope: &Scope, config: &Config, options: &RunOptions) -> Result<(), UserError> {
-    let cwd = working_folder()?;
-    let project = project_folder(&cwd);
-    if Allowed::around(&project, &project, &[]).permits(scope.path()) {
-        return Ok(());
-    }
-    match (project_config(&cwd), &config.project) {
-        (Some(file), Some(project)) => commands::check(&file, project, options.trust),
-        _ => Ok(()),
-    }
 }
 
 /// The folder that holds everything of Raymond's own: `.raymond`, or the folder of `--state-dir`.

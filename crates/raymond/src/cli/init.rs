@@ -21,7 +21,7 @@ pub(super) fn init(args: InitArgs) -> Result<ExitKind, UserError> {
     make_folder(&folder, name)?;
     for (file, text) in template.files {
         let path = folder.join(file);
-        fs::write(&path, text)
+        crate::files::write_output(&path, text.as_bytes())
             .map_err(|error| UserError::usage(format!("cannot write {}: {error}", path.display())))?;
     }
     say(&format!("wrote {name}: {}", template.about));

@@ -12,7 +12,7 @@ pub(super) fn init_config() -> Result<ExitKind, UserError> {
     let dir = found_home(&working_folder()?)?;
     dir.create_home().map_err(failed)?;
     let file = dir.home().unwrap_or(dir.path()).join("config.toml");
-    match crate::files::private_options().write(true).create_new(true).open(&file) {
+    match crate::files::open_plain_as(crate::files::private_options().write(true).create_new(true), &file) {
         Ok(mut open) => open.write_all(TEMPLATE.as_bytes()).map_err(failed)?,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             return Err(UserError::usage(format!("{} exists already", file.display()))

@@ -7,19 +7,21 @@ use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::JumpArgs;
-use super::find::{load_config, store};
+use super::find::store;
 use super::print::say;
 use super::retry::agent;
 use super::run::read_input;
+use super::settings::{self, Change};
 use super::still::{change, go_on, hold};
 use crate::error::{ExitKind, UserError};
 use crate::workflow::scope::Scope;
 
 pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
-    let config = load_config()?;
+    let layers = settings::read()?;
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
-    let mut still = hold(&*store, &stored, &args.place, &config)?;
+    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
+    let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let id = agent(still.run(), &args.agent)?;
     let target = state(&still.run().agents[&id], &still.run().scope, &args.state)?;
     let input = args.input.as_deref().map(read_input).transpose()?;

@@ -6,11 +6,13 @@ use raymond_core::diagnostic::Severity;
 use raymond_core::lint::{RULES, Rule, rule};
 
 use super::args::author::{LintArgs, LintFormat};
-use super::find::{load_config, project_folder, working_folder};
+use super::find::{project_folder, working_folder};
 use super::print::{cannot_write, print_stdout, say};
+use super::settings::of_looking_with;
 use crate::author::check::{Around, Fixed, Found, check, fix};
 use crate::author::report;
 use crate::error::{ExitKind, UserError};
+use crate::trust::Area;
 
 pub(super) fn lint(args: LintArgs) -> Result<ExitKind, UserError> {
     if let Some(code) = &args.explain {
@@ -19,7 +21,7 @@ pub(super) fn lint(args: LintArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
     let project = project_folder(&cwd);
     // A broken config file is reported by the commands that need it.
-    let config = load_config().unwrap_or_default();
+    let config = of_looking_with(args.trust, Area::Places).unwrap_or_default();
     let around = Around {
         cwd: &cwd,
         platform: args.platform(),

@@ -72,7 +72,9 @@ pub(super) fn override_with(args: &RunOptions, before: Options) -> Options {
         backend_is_given: args.backend.is_some() || before.backend_is_given,
         timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.timeout_ms),
         script_timeout_ms: args.timeout.map(|timeout| timeout.milliseconds).or(before.script_timeout_ms),
-        skip_permissions: args.dangerously_skip_permissions || before.skip_permissions,
+        // `serve` gives the one or the other, whatever the run was started with.
+        skip_permissions: (args.dangerously_skip_permissions || before.skip_permissions)
+            && !args.ask_permissions,
         no_lint: args.no_lint || before.no_lint,
         record: args.record.as_deref().map(absolute).or(before.record),
         replay: args.replay.as_deref().map(absolute).or(before.replay),

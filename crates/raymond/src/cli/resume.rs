@@ -15,12 +15,13 @@ use super::changed::show_changes;
 use super::declared::check_reachable;
 use super::drive::{Manner, Ready, drive, kept_debug_files, tidy_worktrees};
 use super::find::{
-    all_scopes, check_commands, journal_options, latest_resumable, load_config, old_state_file, own_folder,
-    project_folder, scratch_folder, store, working_folder, worktrees,
+    all_scopes, journal_options, latest_resumable, old_state_file, own_folder, project_folder,
+    scratch_folder, store, working_folder, worktrees,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
 use super::rewound::finish_rewind;
+use super::settings;
 use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::config::Settings;
@@ -35,8 +36,7 @@ use crate::workflow::scope::Scope;
 
 pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let stage = stage(&args.options)?;
-    let config = stage.as_ref().map_or_else(load_config, |stage| Ok(config_of_test(stage)))?;
-    let settings = &config.raymond;
+    let layers = stage.is_none().then(settings::read).transpose()?.unwrap_or_default();
     let store = store(&args.place)?;
     let stored = match &args.run {
         Some(run) => {
@@ -45,22 +45,24 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         None => latest_resumable(&*store)?,
     };
     if let Some(mark) = stored.try_elsewhere()? {
-        return elsewhere::resume(&args, store.into(), &*stored, &mark, &config);
+        return elsewhere::resume(&args, store.into(), &*stored, &mark, &layers);
     }
     if args.diff {
         return show_changes(&stored.load()?);
     }
     let scratch = scratch_folder(&args.place, stored.id())?;
-    let Opened { writer, run, cut_bytes } = stored.open(journal_options(settings))?;
+    let Opened { writer, run, cut_bytes } = stored.open(journal_options(&layers.harmless(None)?.raymond))?;
     finish_rewind(&*store, &*stored, &run, &args.place)?;
     if run.status == RunStatus::Completed {
         tidy_worktrees(&run, &worktrees(&args.place, stored.id())?, args.options.quiet);
         return show_completed(&args, &run, &*stored);
     }
     let mut scope = open_scope(&run)?;
-    if stage.is_none() {
-        check_commands(&scope, &config, &args.options)?;
-    }
+    let config = match &stage {
+        Some(stage) => config_of_test(stage),
+        None => settings::of_resume(&layers, scope.path(), args.options.trust)?,
+    };
+    let settings = &config.raymond;
     let options = override_with(&args.options, run.options.clone());
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);

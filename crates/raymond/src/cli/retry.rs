@@ -5,17 +5,19 @@ use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
 
 use super::args::RetryArgs;
-use super::find::{load_config, store};
+use super::find::store;
 use super::print::say;
+use super::settings::{self, Change};
 use super::still::{change, go_on, hold};
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 
 pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
-    let config = load_config()?;
+    let layers = settings::read()?;
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
-    let mut still = hold(&*store, &stored, &args.place, &config)?;
+    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
+    let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let agents = failed(still.run(), args.agent.as_deref())?;
     change(&mut still, Input::Retry { agents: agents.clone() })?;
     drop(still);

@@ -6,10 +6,11 @@ use raymond_core::event::Moved;
 use raymond_core::run::Run;
 
 use super::args::RewindArgs;
-use super::find::{journal_options, load_config, store, worktrees};
+use super::find::{journal_options, store, worktrees};
 use super::print::{print_stdout, say};
 use super::restore::restore;
 use super::rewound::{finish_rewind, was_just_rewound};
+use super::settings::{self, Change};
 use super::still::{go_on, hold};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
@@ -21,10 +22,11 @@ use crate::run::driver::now;
 use crate::store::{RunHandle, StoreError};
 
 pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
-    let config = load_config()?;
+    let layers = settings::read()?;
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
-    let still = hold(&*store, &stored, &args.place, &config)?;
+    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
+    let (still, config) = hold(&*store, &stored, &args.place, means)?;
     let point = Point::after_step(&*stored, args.to)?;
     if point.seq == still.run().seq {
         return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));

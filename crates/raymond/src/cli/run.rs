@@ -16,13 +16,14 @@ use super::args::{Budget, RunArgs};
 use super::declared::{Checked, check_reachable};
 use super::drive::{Manner, Ready, drive};
 use super::find::{
-    all_scopes, check_commands, debug_folder, journal_options, load_config, own_folder, project_folder,
-    scratch_folder, store, working_folder, worktrees,
+    all_scopes, debug_folder, journal_options, own_folder, project_folder, scratch_folder, store,
+    working_folder, worktrees,
 };
 use super::follow::{self, engine_named};
 use super::inputs::{ask_for_missing, refused};
 use super::meant::hint_at_what_was_meant;
 use super::options::{self, for_new_run};
+use super::settings;
 use super::staging::{Staging, config_of_test, stage};
 use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
@@ -32,7 +33,9 @@ use crate::process::Reaper;
 use crate::run::driver::now;
 use crate::run::engine::Engine;
 use crate::store::{JournalOptions, RunStore, RunWriter, StoreError};
+use crate::trust::workflows::check_content;
 use crate::workflow::given_inputs::readable_file;
+use crate::workflow::labels::check_labels;
 use crate::workflow::manifest::{InputMode, InputRule};
 use crate::workflow::scope::{Located, Scope, locate};
 use crate::workflow::scopes::declared_inputs;
@@ -51,13 +54,17 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     }
     let cwd = working_folder()?;
     let stage = stage(&args.options)?;
-    let config = stage.as_ref().map_or_else(load_config, |stage| Ok(config_of_test(stage)))?;
-    let settings = &config.raymond;
+    let layers = stage.is_none().then(settings::read).transpose()?.unwrap_or_default();
     let mut located = locate(workflow, &cwd, Platform::current())
         .map_err(|error| hint_at_what_was_meant(error, workflow, &cwd))?;
-    if stage.is_none() {
-        check_commands(&located.scope, &config, &args.options)?;
-    }
+    let config = match &stage {
+        Some(stage) => config_of_test(stage),
+        None => {
+            let engine = args.engine.on.as_deref();
+            settings::of_new_run(&layers, &located.scope, engine, &args.options)?
+        }
+    };
+    let settings = &config.raymond;
     let manifest = located.scope.manifest().clone();
     let mut options = for_new_run(&args.options, &manifest, settings);
     let is_elsewhere = args.engine.on.is_some();
@@ -77,10 +84,16 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         &backends,
         is_elsewhere,
     )?;
-    check_input(&manifest.input, args.input.is_some(), workflow)?;
+    // What was read up to here is part of the content.
+    let expected = args.trusted_content.as_ref();
+    expected.map_or(Ok(()), |expected| check_content(located.scope.path(), expected))?;
+    check_input(&manifest.input, args.input.is_some() || args.handed.input.is_some(), workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;
-    let input = args.input.as_deref().map(read_input).transpose()?;
+    let input = match &args.handed.input {
+        Some(text) => Some(as_input(text.as_bytes())?),
+        None => args.input.as_deref().map(read_input).transpose()?,
+    };
     let started = run_started(&args, &located, &cwd, inputs, options.clone())?;
     let mut opening = decide::start(started, input);
     opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
@@ -148,6 +161,8 @@ fn run_started(
     inputs: BTreeMap<String, String>,
     options: Options,
 ) -> Result<RunStarted, UserError> {
+    let labels: BTreeMap<String, String> = args.labels.iter().cloned().collect();
+    check_labels(&labels).map_err(UserError::usage)?;
     Ok(RunStarted {
         version: FORMAT_VERSION,
         workflow: located.given.clone(),
@@ -155,9 +170,9 @@ fn run_started(
         scope_hash: located.scope.hash().map(str::to_owned),
         entry: located.entry.clone(),
         cwd: as_text(cwd)?,
-        nonce: uuid::Uuid::new_v4().to_string(),
+        nonce: args.handed.nonce.clone().unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
         inputs,
-        labels: args.labels.iter().cloned().collect(),
+        labels,
         options,
         moved: Default::default(),
         origin: None,
@@ -260,6 +275,11 @@ pub(super) fn read_input(given: &str) -> Result<String, UserError> {
     } else {
         bytes.extend_from_slice(given.as_bytes());
     }
+    as_input(&bytes)
+}
+
+/// Text that the first state gets.
+fn as_input(bytes: &[u8]) -> Result<String, UserError> {
     if bytes.len() > MAX_TAG_BYTES {
         return Err(UserError::usage(format!(
             "the input is longer than {} MiB",
@@ -267,7 +287,7 @@ pub(super) fn read_input(given: &str) -> Result<String, UserError> {
         ))
         .hint("put it into a file and hand over the file's name"));
     }
-    Ok(String::from_utf8_lossy(&bytes).replace('\0', "\u{fffd}"))
+    Ok(String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}"))
 }
 
 #[cfg(test)]

@@ -4,16 +4,18 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use super::args::serve::ServeArgs;
-use super::find::{load_config, project_folder, state_dir, working_folder};
+use super::find::{project_folder, state_dir, working_folder};
+use super::settings::of_looking;
 use crate::error::{ExitKind, UserError};
 use crate::paths::normalise;
 use crate::serve::{Settings, serve as serve_runs};
+use crate::trust::Area;
 
 pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
     let cwd = working_folder()?;
     let project = project_folder(&cwd);
     // A broken config file is reported by the commands that need it.
-    let config = load_config().unwrap_or_default();
+    let config = of_looking(Area::Places).unwrap_or_default();
     let roots = match args.root.is_empty() {
         true => vec![project.clone()],
         false => args.root.iter().map(|root| existing_folder(&cwd, root)).collect::<Result<_, _>>()?,

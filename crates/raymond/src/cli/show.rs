@@ -5,12 +5,14 @@ use std::path::Path;
 use std::process::Command;
 
 use super::args::{Place, ShowArgs};
-use super::find::{debug_root, find_run, load_config, store};
+use super::find::{debug_root, find_run, store};
 use super::pager::Pager;
+use super::settings::{self, of_looking};
 use crate::agent::registry::Backends;
 use crate::agent::{DEFAULT_BACKEND, Invocation};
 use crate::error::{ExitKind, UserError};
 use crate::store::{RunHandle, Start};
+use crate::trust::Area;
 use crate::view::steps::{Step, Steps};
 use crate::view::transcript::Transcript;
 
@@ -96,7 +98,7 @@ fn no_such_step(run: &dyn RunHandle, step: Option<u64>) -> UserError {
 }
 
 fn backends() -> Result<Backends, UserError> {
-    Backends::new(&load_config()?)
+    Backends::new(&of_looking(Area::Kinds)?)
 }
 
 /// Continues the conversation of a step in the agent's own program, on a branch of it. The run is not changed.
@@ -131,7 +133,9 @@ fn open(run: &dyn RunHandle, wanted: Option<u64>) -> Result<ExitKind, UserError>
         return Err(UserError::usage(message).hint(format!("see what it did: raymond show {}", run.id())));
     };
     let backend = backend.unwrap_or(DEFAULT_BACKEND);
-    let backends = backends()?;
+    // Here a program is started.
+    let config = settings::of_resume(&settings::read()?, Path::new(&run.load()?.scope), false)?;
+    let backends = Backends::new(&config)?;
     let program = backends.get(backend).map_err(UserError::usage)?;
     let Some(invocation) = program.interactive(session) else {
         let message = format!("the backend `{backend}` cannot open a conversation for a person");

@@ -59,11 +59,9 @@ impl Staging {
             (None, Some(replay)) => Some(replayed(Path::new(replay), options)?),
             (None, None) => None,
         };
-        Ok(Self {
-            stage,
-            prepared: prepared.map(Arc::new),
-            record: options.record.as_deref().map(PathBuf::from),
-        })
+        let record = options.record.as_deref().map(PathBuf::from);
+        record.as_deref().map_or(Ok(()), check_record)?;
+        Ok(Self { stage, prepared: prepared.map(Arc::new), record })
     }
 
     pub(super) fn backends(&self, backends: Backends) -> Backends {
@@ -141,6 +139,17 @@ impl Staging {
         let keeps_portable = self.record.is_some() || self.prepared.is_some();
         let recorder = self.record.as_ref().map(open).transpose()?;
         Ok(Staged { recorder, rehearsal, clock, project: project.to_owned(), keeps_portable })
+    }
+}
+
+/// A recording is read again by a resume, so only a plain file will do. This is said before a run is made.
+fn check_record(path: &Path) -> Result<(), UserError> {
+    match path.metadata() {
+        Ok(data) if !data.is_file() => {
+            Err(UserError::usage(format!("cannot record to {}: it is not a plain file", path.display()))
+                .hint("name a file that is there or can be made: --record FILE"))
+        }
+        _ => Ok(()),
     }
 }
 

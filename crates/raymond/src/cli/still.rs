@@ -1,5 +1,6 @@
 //! What `rewind`, `retry` and `jump` share: a run that no process drives is changed, and perhaps continued.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use raymond_core::event::Interrupted;
@@ -12,6 +13,7 @@ use super::find::{journal_options, scratch_folder};
 use super::print::say;
 use super::resume::resume;
 use super::rewound::finish_rewind;
+use super::settings::{self, Change};
 use crate::advice;
 use crate::agent::registry::Backends;
 use crate::config::Config;
@@ -26,27 +28,28 @@ use crate::store::{Opened, RunHandle, RunStore, RunWriter, StoreError};
 pub(super) type Still = Engine<Box<dyn RunWriter>>;
 
 /// Takes the lease of a run. If its last process died, what is left of its steps is ended, and the run is stopped as that
-/// process would have done it.
+/// process would have done it. Returns the settings that the command may use, too.
 pub(super) fn hold(
     store: &dyn RunStore,
     stored: &Arc<dyn RunHandle>,
     place: &Place,
-    config: &Config,
-) -> Result<Still, UserError> {
+    means: Change<'_>,
+) -> Result<(Still, Config), UserError> {
     if let Some(elsewhere) = stored.try_elsewhere()? {
         return Err(UserError::usage(format!("{} is carried out by {}", stored.id(), elsewhere.engine))
             .hint("a run on other machines can be stopped and resumed"));
     }
-    let Opened { writer, run, .. } = stored.open(journal_options(&config.raymond))?;
+    let Opened { writer, run, .. } = stored.open(journal_options(&means.layers.harmless(None)?.raymond))?;
+    let config = settings::of_change(means, Path::new(&run.scope))?;
     finish_rewind(store, &**stored, &run, place)?;
     if run.status != RunStatus::Running {
-        return Ok(Engine::take_up(run, writer));
+        return Ok((Engine::take_up(run, writer), config));
     }
     let reaper = Reaper::start()
         .map_err(|error| UserError::failed(format!("cannot watch over processes: {error}")))?;
     let scratch = scratch_folder(place, stored.id())?;
     let kept = kept_debug_files(place, stored.id());
-    let backends = Backends::new(config)?;
+    let backends = Backends::new(&config)?;
     let (interrupted, _) = take_over(&run, &stored.identity(), &scratch, &reaper, &kept, &backends)?;
     let was_running = |step: &Interrupted| {
         let agent = run.agents.get(&step.agent);
@@ -55,7 +58,7 @@ pub(super) fn hold(
     let interrupted = interrupted.into_iter().filter(was_running).collect();
     let mut still = Engine::take_up(run, writer);
     change(&mut still, Input::Close { stop_requested: true, terminated: false, interrupted })?;
-    Ok(still)
+    Ok((still, config))
 }
 
 /// Records what a person changes.

@@ -155,7 +155,7 @@ fn tidy(path: &Path) -> PathBuf {
 fn write_coverage(coverage: &Coverage, file: &Path) -> Result<(), UserError> {
     let mut text = serde_json::to_string_pretty(coverage).unwrap_or_default();
     text.push('\n');
-    std::fs::write(file, text)
+    crate::files::write_output(file, text.as_bytes())
         .map_err(|error| UserError::usage(format!("cannot write {}: {error}", file.display())))
 }
 

@@ -22,7 +22,9 @@ use raymond_core::workflow::StateFile;
 use serde::{Deserialize, Serialize};
 
 use super::{Address, Fleet, PATIENCE, Trouble};
-use crate::files::{self, MAX_SETTINGS_BYTES, create_private_folders, private_options, write_private};
+use crate::files::{
+    self, MAX_SETTINGS_BYTES, create_private_folders, open_plain_as, private_options, write_private,
+};
 use crate::store::{Events, RunHandle, RunStore, Start, StoreError};
 use crate::view::debug::{BroughtFiles, DebugFolder, StepName, is_whole};
 
@@ -429,7 +431,8 @@ pub fn keep_all(fleet: &'static dyn Fleet, store: Arc<dyn RunStore>, rules: Rule
 /// Waits until no other process writes to a folder.
 fn lock(folder: &Path) -> Result<File, Why> {
     let path = folder.join(LOCK);
-    let file = private_options().write(true).create(true).truncate(false).open(&path).map_err(text)?;
+    let file =
+        open_plain_as(private_options().write(true).create(true).truncate(false), &path).map_err(text)?;
     let until = Instant::now() + PATIENCE;
     loop {
         match file.try_lock() {

@@ -50,7 +50,7 @@ fn lock(repository: &Path) -> Option<File> {
     if !cfg!(unix) {
         return None;
     }
-    let folder = File::open(repository).ok()?;
+    let folder = files::open_folder(repository).ok()?;
     folder.lock().ok()?;
     Some(folder)
 }
@@ -100,7 +100,9 @@ fn remove_half_made(worktree: &Worktree) {
     let Some(of_run) = Path::new(&worktree.path).parent() else { return };
     let registered = fs::read_dir(Path::new(&worktree.repository).join("worktrees"));
     for entry in registered.into_iter().flatten().flatten() {
-        let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let read = |name: &str| {
+            files::read_text(&entry.path().join(name), files::MAX_SETTINGS_BYTES).unwrap_or_default()
+        };
         if Path::new(read("gitdir").trim_end()).starts_with(of_run) && read("commondir").is_empty() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -110,7 +112,8 @@ fn remove_half_made(worktree: &Worktree) {
 /// Removes the locks that a killed git has left in the worktree of a worker. With them, each later call of git would
 /// fail there. Only locks from before `time` are removed: none of the programs of an earlier attempt runs any more.
 pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
-    let pointer = fs::read_to_string(Path::new(&worktree.path).join(".git")).unwrap_or_default();
+    let pointer = files::read_text(&Path::new(&worktree.path).join(".git"), files::MAX_SETTINGS_BYTES)
+        .unwrap_or_default();
     let Some(registered) = pointer.strip_prefix("gitdir: ").map(|path| Path::new(path.trim_end())) else {
         return;
     };
@@ -125,10 +128,10 @@ pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
 
 /// Notes for good that a worktree is whole.
 pub fn finish(mark: &Path) -> io::Result<()> {
-    let file = files::private_options().write(true).create(true).truncate(true).open(mark)?;
+    let file = files::open_plain_as(files::private_options().write(true).create(true).truncate(true), mark)?;
     file.sync_all()?;
     match mark.parent() {
-        Some(folder) if cfg!(unix) => File::open(folder)?.sync_all(),
+        Some(folder) if cfg!(unix) => files::open_folder(folder)?.sync_all(),
         _ => Ok(()),
     }
 }

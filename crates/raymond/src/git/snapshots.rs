@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -247,8 +247,7 @@ impl Folder {
             return Ok(());
         }
         crate::files::create_private_folders(indexes)?;
-        fs::copy(&path, &self.index)?;
-        File::options().write(true).open(&self.index)?.set_modified(version.0)?;
+        crate::files::copy(&path, &self.index)?.set_modified(version.0)?;
         self.copied = Some(version);
         Ok(())
     }

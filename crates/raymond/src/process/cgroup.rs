@@ -29,6 +29,9 @@ const VARIABLE: &str = "RAYMOND_CGROUP";
 /// How the folders of runs begin.
 const PREFIX: &str = "raymond-";
 
+/// How long the part of their names is that differs from process to process.
+const MARK_LETTERS: usize = 8;
+
 /// `CGROUP2_SUPER_MAGIC`, the number of the file system.
 const FILE_SYSTEM: u64 = 0x6367_7270;
 
@@ -280,14 +283,42 @@ pub(super) fn is_possible() -> bool {
 
 /// The folder of Raymond's own cgroup.
 fn own_folder() -> Option<PathBuf> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mounts = mounts()?;
     let own = own_path()?;
     folder_of(&own, &mounts).filter(|folder| is_in_cgroup_file_system(folder))
 }
 
+/// Whether a process is in a cgroup of a run: below the noted folder or, if the run's id is given, in a folder that is
+/// named after it. What steps have left in the cgroups of an earlier process of the run is only found by that name.
+pub(super) fn holds(scratch: &Path, run: Option<&str>, pid: i32) -> bool {
+    let Some(path) = path_of(&pid.to_string()) else { return false };
+    let is_named = |name: &str, run: &str| {
+        let mark = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_prefix(run)?.strip_prefix('-'));
+        mark.is_some_and(|mark| {
+            mark.len() == MARK_LETTERS && mark.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    };
+    if run.is_some_and(|run| path.split('/').any(|name| is_named(name, run))) {
+        return true;
+    }
+    let Some(home) = noted_folder(scratch) else { return false };
+    let Some(mounts) = mounts() else { return false };
+    folder_of(&path, &mounts).is_some_and(|folder| folder.starts_with(home))
+}
+
+fn mounts() -> Option<String> {
+    files::read_text(Path::new("/proc/self/mountinfo"), files::MAX_GIVEN_BYTES).ok()
+}
+
 /// Raymond's own cgroup, as the kernel names it.
 fn own_path() -> Option<String> {
-    let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    path_of("self")
+}
+
+/// The cgroup of a process, as the kernel names it.
+fn path_of(pid: &str) -> Option<String> {
+    let path = format!("/proc/{pid}/cgroup");
+    let cgroups = files::read_text(Path::new(&path), files::MAX_GIVEN_BYTES).ok()?;
     cgroups.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
 }
 
@@ -317,16 +348,17 @@ fn contains_raymond(cgroup: &Path) -> bool {
 }
 
 fn is_empty(cgroup: &Path) -> bool {
-    fs::read(cgroup.join("cgroup.events")).is_ok_and(|events| events.starts_with(b"populated 0"))
+    files::read(&cgroup.join("cgroup.events"), files::MAX_GIVEN_BYTES)
+        .is_ok_and(|events| events.starts_with(b"populated 0"))
 }
 
 fn write(cgroup: &Path, file: &str, text: &str) -> io::Result<()> {
     use io::Write;
-    File::options().write(true).open(cgroup.join(file))?.write_all(text.as_bytes())
+    files::open_plain_as(File::options().write(true), &cgroup.join(file))?.write_all(text.as_bytes())
 }
 
 fn collect_pids(cgroup: &Path, depth: u32, pids: &mut Vec<i32>) {
-    let listed = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    let listed = files::read_text(&cgroup.join("cgroup.procs"), files::MAX_GIVEN_BYTES).unwrap_or_default();
     // Processes that cannot be seen from here are listed as 0.
     pids.extend(listed.lines().filter_map(|pid| pid.parse::<i32>().ok()).filter(|pid| *pid > 1));
     if let Some(depth) = depth.checked_sub(1) {
@@ -375,7 +407,7 @@ fn clear_away(folder: &Path) {
 
 /// Fails if another process has it.
 fn lock(folder: &Path) -> io::Result<OwnedFd> {
-    let opened = OwnedFd::from(File::open(folder)?);
+    let opened = OwnedFd::from(files::open_folder(folder)?);
     rustix::fs::flock(opened.as_fd(), FlockOperation::NonBlockingLockExclusive)?;
     Ok(opened)
 }

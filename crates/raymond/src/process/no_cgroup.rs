@@ -48,6 +48,10 @@ pub(super) fn is_noted(_scratch: &Path) -> bool {
     false
 }
 
+pub(super) fn holds(_scratch: &Path, _run: Option<&str>, _pid: i32) -> bool {
+    false
+}
+
 pub(super) fn is_possible() -> bool {
     false
 }

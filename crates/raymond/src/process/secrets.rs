@@ -1,7 +1,18 @@
-//! Which variables of an environment hold secrets, and texts without them.
+//! Which variables of an environment hold secrets, and texts and JSON without them. Whatever is masked is masked here.
+//!
+//! In JSON the strings are masked before they are written down, so that neither a secret that is written with escapes
+//! stays, nor one that looks like a number or a name breaks what is around it. A text may hold JSON, so a secret is also
+//! looked for as it is written inside a string of JSON. What stands in a URL in place of a password counts as a secret,
+//! whatever the variable is called ([`urls`]).
 
-use serde::{Deserialize, Serialize};
+pub mod urls;
+
 use std::ffi::OsStr;
+
+use memchr::memmem;
+use raymond_core::variable::looks_secret;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What is shown instead.
 pub const HIDDEN: &str = "***";
@@ -11,6 +22,11 @@ const SHORTEST_SECRET_BYTES: usize = 6;
 
 pub use raymond_core::variable::looks_secret as is_secret;
 
+/// Fields whose values are words of a protocol, Raymond's own or an agent program's. A secret that happens to be such a
+/// word is not given away by it, and without the word nothing could be read any more.
+const WORDS_OF_PROTOCOLS: [&str; 9] =
+    ["event", "kind", "role", "status", "subtype", "tag", "type", "containment", "form"];
+
 /// The values that no record may show.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -19,28 +35,34 @@ pub struct Secrets {
     values: Vec<String>,
 }
 
+/// Whose JSON is masked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Raymond's: its numbers and the names of its fields are never secrets.
+    Own,
+    /// What another program has written.
+    Others,
+}
+
 impl Secrets {
     /// Those of an environment.
     pub fn of<N: AsRef<OsStr>, V: AsRef<OsStr>>(variables: impl IntoIterator<Item = (N, V)>) -> Self {
-        let secret = |(name, value): (N, V)| {
-            let value = value.as_ref().to_str()?;
-            let is_long = value.trim().len() >= SHORTEST_SECRET_BYTES;
-            (is_long && is_secret(&name.as_ref().to_string_lossy())).then(|| value.to_owned())
-        };
-        Self::longest_first(variables.into_iter().filter_map(secret).collect())
+        let mut values = Vec::new();
+        for (name, value) in variables {
+            let Some(value) = value.as_ref().to_str() else { continue };
+            match looks_secret(&name.as_ref().to_string_lossy()) {
+                // Programs often leave out the line break at the end of a secret that was read from a file.
+                true => values.extend([value, value.trim()].map(str::to_owned)),
+                false => values.extend(urls::secrets_in(value).map(str::to_owned)),
+            }
+        }
+        values.retain(|value| value.trim().len() >= SHORTEST_SECRET_BYTES);
+        Self::longest_first(values)
     }
 
     /// These and others.
     pub fn joined(&self, others: &Self) -> Self {
         Self::longest_first(self.values.iter().chain(&others.values).cloned().collect())
-    }
-
-    /// These, and as they are written inside a string of JSON.
-    pub fn also_in_json(&self) -> Self {
-        let quoted = |value: &String| serde_json::to_string(value).unwrap_or_default();
-        let written = self.values.iter().map(quoted);
-        let inside = written.map(|text| text.trim_start_matches('"').trim_end_matches('"').to_owned());
-        Self::longest_first(self.values.iter().cloned().chain(inside).collect())
     }
 
     fn longest_first(mut values: Vec<String>) -> Self {
@@ -52,12 +74,119 @@ impl Secrets {
     /// The text with every secret replaced.
     pub fn hide(&self, mut text: String) -> String {
         for value in &self.values {
+            // What is written with escapes is never shorter, and may contain what is written without.
+            if let Some(written) = in_json(value).filter(|written| text.contains(written.as_str())) {
+                text = text.replace(&written, HIDDEN);
+            }
             if text.contains(value.as_str()) {
                 text = text.replace(value.as_str(), HIDDEN);
             }
         }
-        text
+        urls::hide(text)
     }
+
+    /// The lines with every secret replaced, each of which may be JSON of another program.
+    pub fn hide_in_lines(&self, text: String) -> String {
+        if !self.may_be_in(&text) {
+            return text;
+        }
+        let masked = text.split_inclusive('\n').map(|line| match self.may_be_in(line) {
+            true => self.hide_in_document(line),
+            false => line.to_owned(),
+        });
+        masked.collect()
+    }
+
+    /// The JSON with every secret replaced; if it is none, the text.
+    pub fn hide_in_document(&self, text: &str) -> String {
+        let Ok(read) = serde_json::from_str::<Value>(text) else { return self.hide(text.to_owned()) };
+        let mut value = read.clone();
+        self.hide_in(&mut value, Whose::Others);
+        if value == read {
+            return text.to_owned();
+        }
+        let is_pretty = text.trim_end().contains('\n');
+        let written =
+            if is_pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) };
+        let end = &text[text.trim_end().len()..];
+        written.unwrap_or_default() + end
+    }
+
+    /// Where at the end of the bytes the beginning of a secret stands that may go on; the end if there is none.
+    pub fn begins_at(&self, bytes: &[u8]) -> usize {
+        let begins = |value: &[u8]| {
+            let most = bytes.len().min(value.len().saturating_sub(1));
+            (1..=most).rev().find(|length| bytes.ends_with(&value[..*length])).unwrap_or(0)
+        };
+        let forms = |value: &String| {
+            in_json(value).map_or(0, |written| begins(written.as_bytes())).max(begins(value.as_bytes()))
+        };
+        bytes.len() - self.values.iter().map(forms).max().unwrap_or(0)
+    }
+
+    /// Whether a secret is in bytes that may be no text.
+    pub fn may_be_in_bytes(&self, bytes: &[u8]) -> bool {
+        let is_in = |value: &str| memmem::find(bytes, value.as_bytes()).is_some();
+        self.values.iter().any(|value| is_in(value) || in_json(value).is_some_and(|written| is_in(&written)))
+    }
+
+    /// Whether a text has to be looked at more closely: with escapes, a secret may be written in many ways.
+    fn may_be_in(&self, text: &str) -> bool {
+        text.contains('\\')
+            || text.contains("://")
+            || self.values.iter().any(|value| text.contains(value.as_str()))
+    }
+
+    /// Replaces every secret in the strings of a JSON value.
+    pub fn hide_in(&self, value: &mut Value, whose: Whose) {
+        match value {
+            Value::String(text) => *text = self.hide(std::mem::take(text)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.hide_in(item, whose)),
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut() {
+                    if !is_word_of_protocol(name, field) {
+                        self.hide_in(field, whose);
+                    }
+                }
+                if whose == Whose::Others {
+                    self.hide_names(fields);
+                }
+            }
+            Value::Number(number) if whose == Whose::Others => {
+                let written = number.to_string();
+                if self.values.contains(&written) {
+                    *value = HIDDEN.into();
+                }
+            }
+            Value::Number(_) | Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    /// A name that is only a word may be one of a protocol, so it stays.
+    fn hide_names(&self, fields: &mut serde_json::Map<String, Value>) {
+        let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+        let names: Vec<String> = fields.keys().filter(|name| !is_word(name)).cloned().collect();
+        for name in names {
+            let shown = self.hide(name.clone());
+            if shown != name
+                && let Some(value) = fields.remove(&name)
+            {
+                fields.insert(shown, value);
+            }
+        }
+    }
+}
+
+fn is_word_of_protocol(name: &str, value: &Value) -> bool {
+    let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    WORDS_OF_PROTOCOLS.contains(&name) && value.as_str().is_some_and(is_word)
+}
+
+/// A text as it is written inside a string of JSON, if that is different.
+fn in_json(text: &str) -> Option<String> {
+    let is_escaped = |c: char| c.is_control() || matches!(c, '"' | '\\');
+    let quoted = text.contains(is_escaped).then(|| serde_json::to_string(text).ok()).flatten()?;
+    Some(quoted.strip_prefix('"')?.strip_suffix('"')?.to_owned())
 }
 
 #[cfg(test)]
@@ -97,10 +226,78 @@ mod tests {
         assert_eq!(more.hide("so abcdef-and-more, abcdef".to_owned()), "***, ***");
     }
 
+    /// Whatever a secret looks like, the JSON around it stays JSON, and it is gone.
     #[test]
-    fn a_secret_of_several_lines_is_found_in_json() {
-        let secrets = Secrets::of([("PRIVATE_KEY", "first \"line\"\nsecond")]);
-        let json = serde_json::json!({"said": "it is first \"line\"\nsecond."}).to_string();
-        assert_eq!(secrets.also_in_json().hide(json), r#"{"said":"it is ***."}"#);
+    fn a_secret_of_any_form_is_found_in_json() {
+        let forms = [
+            "a\"quote",
+            "back\\slash",
+            "a\ttab x",
+            "first \"line\"\nsecond",
+            "12345678",
+            "message",
+            "größe-ü",
+            "\\\"\\\\\"\\",
+        ];
+        for secret in forms {
+            let secrets = Secrets::of([("MY_SECRET", secret)]);
+            let said = serde_json::json!({
+                "type": "message", "message": { "text": format!("it is {secret}."), "inner": format!("{{\"a\":{}}}", serde_json::json!(secret)) },
+                "cost": 12_345_678, "list": [secret, 1.5, null],
+            });
+            let plain = said.to_string() + "\n";
+            // As a program writes it that escapes more than it must.
+            let escaped: String = plain
+                .chars()
+                .map(|c| match u32::from(c) {
+                    code @ 0x80..=0xffff => format!("\\u{code:04x}"),
+                    _ => c.to_string(),
+                })
+                .collect();
+            for line in [plain, escaped] {
+                let shown = secrets.hide_in_lines(format!("{{}}\n{line}"));
+                let shown = shown.strip_prefix("{}\n").unwrap();
+                let value: Value = serde_json::from_str(shown).unwrap();
+                assert_eq!(value["message"]["text"], "it is ***.", "{secret:?}: {shown}");
+                assert_eq!(value["message"]["inner"], "{\"a\":\"***\"}", "{secret:?}");
+                assert_eq!(value["list"][0], HIDDEN);
+                assert_eq!(value["type"], "message");
+                assert_eq!(value["cost"] == HIDDEN, secret == "12345678", "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_and_names_of_raymonds_own_stay() {
+        let secrets = Secrets::of([("A_KEY", "12345678"), ("B_KEY", "completed"), ("C_KEY", "prompt")]);
+        let mut value = serde_json::json!({ "seq": 12345678, "status": "completed", "prompt": "it is 12345678, completed" });
+        secrets.hide_in(&mut value, Whose::Own);
+        let expected =
+            serde_json::json!({ "seq": 12345678, "status": "completed", "prompt": "it is ***, ***" });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn a_name_in_another_programs_json_is_masked_unless_it_is_a_word() {
+        let secrets = Secrets::of([("A_TOKEN", "ghp_1234"), ("B_TOKEN", "content")]);
+        let shown = secrets.hide_in_lines("{\"ghp_1234\":1,\"content\":\"ghp_1234\"}\n".to_owned());
+        assert_eq!(shown, "{\"***\":1,\"content\":\"***\"}\n");
+    }
+
+    #[test]
+    fn lines_that_are_no_json_are_masked_as_text() {
+        let secrets = Secrets::of([("A_TOKEN", "a\"b\\c-d\n")]);
+        let cut = "{\"said\":\"it is a\\\"b\\\\c-d\\n, and";
+        assert_eq!(secrets.hide_in_lines(cut.to_owned()), "{\"said\":\"it is ***, and");
+        assert_eq!(secrets.hide_in_lines("a\"b\\c-d, \u{1b}[0m\n".to_owned()), "***, \u{1b}[0m\n");
+        let plain = "{ \"b\": 1,  \"a\": 2 }\nplain\n";
+        assert_eq!(secrets.hide_in_lines(plain.to_owned()), plain, "nothing else changes");
+    }
+
+    #[test]
+    fn a_password_in_a_url_is_a_secret_whatever_the_variable_is_called() {
+        let secrets = Secrets::of([("DATABASE_URL", "postgres://me:p4ssw0rd@db/x"), ("HOME", "/home/me")]);
+        assert_eq!(secrets.hide("it is p4ssw0rd".to_owned()), "it is ***");
+        assert_eq!(secrets.hide("postgres://me:p4ssw0rd@db/x".to_owned()), "postgres://me:***@db/x");
     }
 }

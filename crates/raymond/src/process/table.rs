@@ -29,11 +29,9 @@ use procfs as system;
 use std::collections::{HashMap, HashSet};
 use std::io;
 
-#[cfg(test)]
-pub(super) use system::is_ours;
 #[cfg(target_os = "linux")]
 pub(super) use system::zombies_of;
-pub(super) use system::{check, host, identify, kill_group, send};
+pub(super) use system::{ancestry, check, holds_output, host, identify, is_ours, kill_group, send};
 
 use super::reaper::Target;
 use super::trace::Group;

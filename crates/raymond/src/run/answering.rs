@@ -8,6 +8,7 @@ use raymond_core::run::{Ask, Refusal, Run};
 use crate::advice;
 use crate::error::UserError;
 use crate::fleet::delivery::{Delivery, delivery_of};
+use crate::run::caller::Outside;
 use crate::run::driver::{ANSWER_MESSAGE, Answer, Way};
 use crate::store::{Content, Posted, RunHandle, Start, StoreError};
 
@@ -40,8 +41,17 @@ pub enum Taker {
     Away(String),
 }
 
-/// Gives the answer to the run, unless another one was first.
-pub fn give(stored: &dyn RunHandle, ask: Option<&str>, text: String, way: Way) -> Result<Given, UserError> {
+/// Gives the answer to the run, unless another one was first. `caller` proves that it is not from a step of the run.
+pub fn give(
+    stored: &dyn RunHandle,
+    ask: Option<&str>,
+    text: String,
+    way: Way,
+    caller: &Outside,
+) -> Result<Given, UserError> {
+    if !caller.is_of(stored.id()) {
+        return Err(UserError::failed(format!("it was not found out who answers {}", stored.id())));
+    }
     // If no process drives the run, holding its lease keeps another one from starting meanwhile. A run that is driven
     // is not asked for its lease, because that waits for a while.
     let lease = match stored.holder()? {
@@ -246,6 +256,7 @@ fn is_answered_by(closed: &Closed, answer: &Answer) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::caller::Caller;
     use crate::store::JournalOptions;
     use crate::store::RunStore;
     use crate::store::memory::MemoryStore;
@@ -281,14 +292,16 @@ mod tests {
     fn the_first_answer_to_a_stopped_run_is_recorded() {
         let store = waiting();
         let run = store.run("r").unwrap();
-        assert_eq!(give(&*run, None, "yes".to_owned(), Way::Command).unwrap().to, Taker::Stopped);
+        let outside = Caller::Unknown.outside(&*run, &run.load().unwrap(), "answer").unwrap();
+        let given = give(&*run, None, "yes".to_owned(), Way::Command, &outside).unwrap();
+        assert_eq!(given.to, Taker::Stopped);
         assert!(run.inbox().contains("answer-ask1"));
-        let late = give(&*run, Some("ask1"), "no".to_owned(), Way::Api).unwrap_err();
+        let late = give(&*run, Some("ask1"), "no".to_owned(), Way::Api, &outside).unwrap_err();
         assert_eq!(
             late.message,
             "ask1 is closed already, answered by `raymond answer`; this answer was not taken"
         );
-        let unknown = give(&*run, Some("ask2"), "no".to_owned(), Way::Api).unwrap_err();
+        let unknown = give(&*run, Some("ask2"), "no".to_owned(), Way::Api, &outside).unwrap_err();
         assert_eq!(unknown.message, "the run r has no question `ask2`");
     }
 

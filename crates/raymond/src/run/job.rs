@@ -20,7 +20,7 @@ use raymond_core::worktree::Worktree;
 use serde::{Deserialize, Serialize};
 
 use super::engine::StepLaunch;
-use crate::agent::Answer;
+use crate::agent::{Answer, Grants};
 use crate::process::secrets::Secrets;
 use crate::recording::Places;
 use crate::wire;
@@ -120,6 +120,8 @@ pub struct TurnNeeds {
     /// Pieces of values that were changed in it, because the program would have acted on them.
     pub changed_values: Vec<String>,
     pub settings: TurnSettings,
+    /// The tools, folders and tool servers of the settings, with values in place of their placeholders.
+    pub grants: Grants,
     pub skip_permissions: bool,
     /// The answer, where it is known beforehand and no program is asked, or why there is none.
     pub answer: Option<Result<Answer, String>>,
@@ -157,5 +159,10 @@ impl StepJob {
 /// where the journal is, its [`identity`](crate::store::RunHandle::identity): a copy of a run must not find what the
 /// original has started.
 pub fn token(nonce: &str, identity: &str, step: u64, attempt: u32) -> String {
-    format!("{nonce}-{identity}-{step}-{attempt}")
+    format!("{}{identity}-{step}-{attempt}", token_prefix(nonce))
+}
+
+/// What the tokens of all attempts of a run begin with, wherever its journal is.
+pub fn token_prefix(nonce: &str) -> String {
+    format!("{nonce}-")
 }

@@ -18,7 +18,7 @@ use raymond_core::run::{Agent, Options, Run};
 use super::engine::{Preparation, States};
 use super::job::{Handed, PortablePrompt, StepNeeds, TurnNeeds, WorktreeNeeds};
 use crate::agent::registry::{Backend, Backends};
-use crate::agent::{Asked, Filled, Plain};
+use crate::agent::{Asked, Filled, Grant, Plain};
 use crate::process::secrets::Secrets;
 use crate::recording::{Places, prompt_hash};
 use crate::store::{Payloads, StoreError};
@@ -157,14 +157,15 @@ impl Preparer {
         let visits = agent.visits_here().to_string();
         let json = OnceCell::new();
         let values = prompt::Values { run, agent, input: &input, task_folder, visits: &visits, json };
-        let mut settings = prompt::settings(settings, &values);
+        let in_state = |error| format!("{}: {error}", agent.state);
+        let mut grants = prompt::grants(&settings, &values).map_err(in_state)?;
         if program.capabilities().add_dirs {
-            settings.add_dirs.extend(task_folder.to_str().map(str::to_owned));
+            grants.add_dirs.extend(task_folder.to_str().map(Grant::own_folder));
         }
         let (text, places_of_values) =
             prompt::message(&self.payloads, agent, body, &values).map_err(NotReady::Store)?;
         let folders: Vec<PathBuf> =
-            settings.add_dirs.iter().map(|folder| Path::new(&agent.cwd).join(folder)).collect();
+            grants.add_dirs.iter().map(|folder| Path::new(&agent.cwd).join(folder.as_str())).collect();
         let filled =
             Filled { text: &text, values: &places_of_values, cwd: Path::new(&agent.cwd), folders: &folders };
         let Plain { text, changed } = program.plain(&filled);
@@ -196,6 +197,7 @@ impl Preparer {
             prompt: text,
             changed_values: changed,
             settings,
+            grants,
             skip_permissions: self.options.skip_permissions,
             conversation: agent.conversation().cloned(),
         })

@@ -169,7 +169,7 @@ fn backend_of(lost: Lost<'_>) -> &str {
 /// Whether the machine was started again since then, so that notes about started programs may be gone: they are not
 /// synced. Where this cannot be told, they are believed.
 fn has_host_restarted_since(time: Timestamp) -> bool {
-    let uptime = std::fs::read_to_string("/proc/uptime").ok();
+    let uptime = crate::files::read_text(Path::new("/proc/uptime"), crate::files::MAX_GIVEN_BYTES).ok();
     let seconds = uptime.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
     let booted_at = seconds
         .and_then(|seconds| now().checked_sub(std::time::Duration::try_from_secs_f64(seconds).ok()?).ok());

@@ -30,7 +30,7 @@ use crate::files;
 use tokio::task::JoinSet;
 
 pub use gate::Gate;
-pub use groups::{Groups, leftovers};
+pub use groups::{Groups, leftovers, traces};
 pub use own_program::OwnProgram;
 pub use unpacked::Unpacked;
 
@@ -193,17 +193,21 @@ impl LocalExecutor {
     async fn run_in(&self, place: &Place<'_>, job: &StepJob, stop: StopSignal) -> StepOutcome {
         let Attempt { agent, state, step, number, .. } = &job.attempt;
         let mut files = self.debug.begin(StepName { agent, state, step: *step, attempt: *number });
+        files.hide(&job.needs.secrets);
         if let Err(ended) = worktree::make(self, job, &stop).await {
             files.finish(verdict(&ended));
             return ended;
         }
         snapshot::before(self, job).await;
-        let outcome = match &job.plan {
+        let mut outcome = match &job.plan {
             Plan::Script(header) => script::run(self, job, place, header, stop, &mut files).await,
             // Boxed, because a turn is much larger than a script and thousands of scripts may run.
             Plan::Prompt(_) => Box::pin(prompt::run(self, job, place, stop, &mut files)).await,
         };
         self.running_groups.borrow_mut().remove(agent);
+        for told in outcome.told_mut() {
+            *told = self.without_secrets(job, std::mem::take(told));
+        }
         files.finish(verdict(&outcome));
         outcome
     }

@@ -19,6 +19,7 @@ use super::guard::{HEADERS, check_type};
 use super::problem::Problem;
 use super::route::{Answer, Call, Method, Route};
 use super::{API, Server};
+use crate::run::caller::Caller;
 
 /// How long the body of a request may be, and how long it may take.
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
@@ -108,10 +109,12 @@ async fn tried(
             read_body(&parts.headers, body).await?
         }
     };
-    let call = Call { path, query: query.0, headers: parts.headers, body };
+    let caller = parts.extensions.get::<Caller>().copied().unwrap_or_default();
+    let call = Call { path, query: query.0, headers: parts.headers, body, caller };
+    let Some(lane) = route.lane else { return (route.handler)(&server, &call) };
     // What is asked for is on the disk, and other requests must not wait for it.
-    let work = tokio::task::spawn_blocking(move || (route.handler)(&server, &call));
-    work.await.unwrap_or_else(|error| Err(Problem::internal(error)))
+    let worker = Arc::clone(&server);
+    server.lanes.work(lane, move || (route.handler)(&worker, &call)).await?
 }
 
 async fn read_body(headers: &HeaderMap, body: Body) -> Result<axum::body::Bytes, Problem> {

@@ -13,6 +13,7 @@ pub(super) mod workflows;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::lanes::Lane;
 use super::openapi;
 use super::problem::Problem;
 use super::route::{Answer, Call, Form, Gives, Kind, Method, Param, Route, schema};
@@ -44,11 +45,15 @@ const READS: Route = Route {
     gives: Gives { status: 200, forms: &[] },
     errors: &[],
     is_open: false,
+    lane: Some(Lane::Reads),
     handler: |_, _| Err(Problem::internal("no handler")),
 };
 
 /// A route that changes something.
-const CHANGES: Route = Route { method: Method::Post, ..READS };
+const CHANGES: Route = Route { method: Method::Post, lane: Some(Lane::Starts), ..READS };
+
+/// A route that reads much.
+const READS_MUCH: Route = Route { lane: Some(Lane::LongReads), ..READS };
 
 /// All requests that the server answers, besides the files of the page.
 pub static ROUTES: &[Route] = &[
@@ -57,6 +62,7 @@ pub static ROUTES: &[Route] = &[
         about: "Tell that the server works, and which version it is",
         gives: Gives { status: 200, forms: &[Form::Json(schema::<Health>)] },
         is_open: true,
+        lane: None,
         handler: health,
         ..READS
     },
@@ -68,6 +74,7 @@ pub static ROUTES: &[Route] = &[
             forms: &[Form::Json(schema::<serde_json::Map<String, serde_json::Value>>)],
         },
         handler: |_, _| Answer::json(&openapi::document()),
+        lane: None,
         ..READS
     },
     Route {
@@ -167,7 +174,7 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Text("text/html; charset=utf-8")] },
         errors: &[404],
         handler: export::export,
-        ..READS
+        ..READS_MUCH
     },
     Route {
         path: "/api/v1/runs",
@@ -193,6 +200,7 @@ pub static ROUTES: &[Route] = &[
         body: Some(schema::<changes::Stopping>),
         gives: Gives { status: 202, forms: &[Form::Json(schema::<changes::StartedRun>)] },
         errors: &[404, 409, 503],
+        lane: Some(Lane::Messages),
         handler: changes::stop,
         ..CHANGES
     },
@@ -235,7 +243,7 @@ pub static ROUTES: &[Route] = &[
         about: "All workflows below the roots",
         gives: Gives { status: 200, forms: &[Form::Json(schema::<workflows::Workflows<'static>>)] },
         handler: workflows::list,
-        ..READS
+        ..READS_MUCH
     },
     Route {
         path: "/api/v1/workflows/{id}",
@@ -243,7 +251,7 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Json(schema::<workflows::WorkflowObject>)] },
         errors: &[404],
         handler: workflows::one,
-        ..READS
+        ..READS_MUCH
     },
     Route {
         path: "/api/v1/workflows/{id}/graph",
@@ -251,7 +259,7 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Json(schema::<workflows::GraphObject>)] },
         errors: &[404, 422],
         handler: workflows::graph,
-        ..READS
+        ..READS_MUCH
     },
     Route {
         path: "/api/v1/workflows/{id}/lint",
@@ -259,7 +267,7 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Json(schema::<Vec<workflows::FindingObject>>)] },
         errors: &[404],
         handler: workflows::lint,
-        ..READS
+        ..READS_MUCH
     },
     Route {
         path: "/api/v1/workflows/{id}/states/{name}",
@@ -267,7 +275,7 @@ pub static ROUTES: &[Route] = &[
         gives: Gives { status: 200, forms: &[Form::Json(schema::<workflows::StateObject>)] },
         errors: &[404, 422],
         handler: workflows::state,
-        ..READS
+        ..READS_MUCH
     },
 ];
 

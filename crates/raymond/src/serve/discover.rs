@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use raymond_core::workflow::Platform;
@@ -37,6 +37,8 @@ pub struct Found {
 pub struct Workflows {
     pub roots: Vec<PathBuf>,
     last: Mutex<Option<(Instant, Arc<Listing>)>>,
+    /// Held while the folders are looked at, which may take long.
+    looking: Mutex<()>,
 }
 
 /// All workflows, by id.
@@ -47,7 +49,7 @@ pub struct Listing {
 
 impl Workflows {
     pub fn new(roots: Vec<PathBuf>) -> Self {
-        Self { roots, last: Mutex::default() }
+        Self { roots, last: Mutex::default(), looking: Mutex::default() }
     }
 
     pub fn list(&self) -> Arc<Listing> {
@@ -55,19 +57,29 @@ impl Workflows {
     }
 
     fn not_older_than(&self, age: Duration) -> Arc<Listing> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some((time, listing)) if time.elapsed() < age => Arc::clone(listing),
-            _ => {
-                let begun = Instant::now();
-                let all = discover(&self.roots);
-                let paths = all.iter().enumerate().map(|(place, found)| (found.path.clone(), place));
-                let listing = Arc::new(Listing { by_path: paths.collect(), all });
-                // A listing that takes long is kept for longer.
-                *last = Some((Instant::now() + begun.elapsed() * 4, Arc::clone(&listing)));
-                listing
-            }
+        if let Some(listing) = self.last(age) {
+            return listing;
         }
+        let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have looked meanwhile.
+        self.last(age).unwrap_or_else(|| self.look(&looking))
+    }
+
+    /// The last listing, if it is not older.
+    fn last(&self, age: Duration) -> Option<Arc<Listing>> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(time, _)| time.elapsed() < age).map(|(_, listing)| Arc::clone(listing))
+    }
+
+    fn look(&self, _looking: &MutexGuard<'_, ()>) -> Arc<Listing> {
+        let begun = Instant::now();
+        let all = discover(&self.roots);
+        let paths = all.iter().enumerate().map(|(place, found)| (found.path.clone(), place));
+        let listing = Arc::new(Listing { by_path: paths.collect(), all });
+        // A listing that takes long is kept for longer.
+        let kept = (Instant::now() + begun.elapsed() * 4, Arc::clone(&listing));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        listing
     }
 
     pub fn find(&self, id: &str) -> Option<Found> {
@@ -76,7 +88,11 @@ impl Workflows {
 
     /// The id of the workflow at a path.
     pub fn id_of(&self, path: &Path) -> Option<String> {
-        let listing = self.not_older_than(FRESH_FOR_NAMES);
+        // Those who want to see runs do not wait for a disk on which workflows are.
+        let listing = self.last(FRESH_FOR_NAMES).or_else(|| match self.looking.try_lock() {
+            Ok(looking) => Some(self.look(&looking)),
+            Err(_) => self.last(Duration::MAX),
+        })?;
         let place = listing.by_path.get(path)?;
         listing.all.get(*place).map(|found| found.id.clone())
     }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::index::Index;
-use crate::files::private_options;
+use crate::files::{MAX_KEPT_BYTES, open_plain_as, private_options, read_text};
 use crate::store::{Events, RunEntry, RunHandle, Start, StoreError};
 use crate::view::json::event_line;
 
@@ -379,12 +379,12 @@ impl State {
 
     /// Reads the file of an earlier process, and takes it over. Of two processes only one can have it.
     fn load(&mut self, path: &Path) -> bool {
-        let Ok(file) = private_options().append(true).read(true).open(path) else { return false };
+        let Ok(file) = open_plain_as(private_options().append(true).read(true), path) else { return false };
         if file.try_lock().is_err() {
             return false;
         }
         self.log = Some(file);
-        let Ok(text) = std::fs::read_to_string(path) else { return false };
+        let Ok(text) = read_text(path, MAX_KEPT_BYTES) else { return false };
         // The last line may be half written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let mut lines = whole.lines();
@@ -409,7 +409,7 @@ impl State {
         let text = self.text();
         self.entries.clear();
         let log = self.log.take().or_else(|| {
-            let file = private_options().append(true).read(true).create(true).open(path).ok()?;
+            let file = open_plain_as(private_options().append(true).read(true).create(true), path).ok()?;
             file.try_lock().is_ok().then_some(file)
         });
         self.log = log.and_then(|log| write_anew(log, &text));

@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,8 +20,6 @@ const WRONG_TOKENS: usize = 10;
 const MINUTE: Duration = Duration::from_secs(60);
 /// How long a further one waits.
 const PENALTY: Duration = Duration::from_secs(2);
-/// How many wait at the same time. More are refused at once, so that they do not take all connections.
-const MOST_WAITING: usize = 64;
 /// How long the address and all headers of a request may be.
 const MAX_ADDRESS_BYTES: usize = 16 * 1024;
 const MAX_HEADER_BYTES: usize = 64 * 1024;
@@ -41,7 +38,6 @@ pub struct Guard {
     token: Token,
     /// When wrong tokens came in the last minute.
     wrong: Mutex<VecDeque<Instant>>,
-    waiting: AtomicUsize,
 }
 
 impl Guard {
@@ -54,7 +50,7 @@ impl Guard {
         let usual = usual.map(|text| Name { text, is_proxied: false });
         let allowed = allowed.iter().map(|text| Name { text: text.clone(), is_proxied: true });
         let names = own.chain(usual).chain(allowed).collect();
-        Self { names, token, wrong: Mutex::default(), waiting: AtomicUsize::new(0) }
+        Self { names, token, wrong: Mutex::default() }
     }
 
     /// Checks what can be checked before it is known what a request asks for.
@@ -91,10 +87,14 @@ impl Guard {
         })
     }
 
+    /// Whether the request has the right token.
+    pub fn is_known(&self, headers: &HeaderMap) -> bool {
+        given_token(headers).is_some_and(|given| self.token.is(given))
+    }
+
     /// Checks the token. The right one is never made to wait.
     pub async fn check_token(&self, headers: &HeaderMap) -> Result<(), Problem> {
-        let given = headers.get(AUTHORIZATION).map(|value| value.as_bytes());
-        let Some(given) = given.and_then(bearer) else {
+        let Some(given) = given_token(headers) else {
             return Err(no_token("give the token: Authorization: Bearer TOKEN"));
         };
         if self.token.is(given) {
@@ -103,10 +103,9 @@ impl Guard {
         if self.count_wrong() <= WRONG_TOKENS {
             return Err(no_token("this is not the token"));
         }
-        if self.waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING {
-            tokio::time::sleep(PENALTY).await;
-        }
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        // However many wait: those who have not shown the right token share few connections (`door`), and leave them to
+        // newcomers. Nothing is counted up and down here, because a client may go away while it waits.
+        tokio::time::sleep(PENALTY).await;
         Err(Problem::new(429, "there were too many wrong tokens; wait a minute"))
     }
 
@@ -142,6 +141,10 @@ fn wrong_host(detail: &str) -> Problem {
 
 fn no_token(detail: &str) -> Problem {
     Problem::new(401, detail)
+}
+
+fn given_token(headers: &HeaderMap) -> Option<&[u8]> {
+    headers.get(AUTHORIZATION).map(|value| value.as_bytes()).and_then(bearer)
 }
 
 /// What follows the word `Bearer`.
@@ -266,6 +269,13 @@ mod tests {
         let right = guard.token.as_str().to_owned();
         for _ in 0..WRONG_TOKENS {
             assert_eq!(ask("wrong").await, (401, false));
+        }
+        assert_eq!(ask("wrong").await, (429, true));
+        assert_eq!(ask(&right).await, (200, false));
+        // Those who go away while they wait change nothing for those who come later.
+        for _ in 0..200 {
+            let aborted = tokio::time::timeout(Duration::from_millis(1), ask("wrong")).await;
+            assert!(aborted.is_err(), "it waits");
         }
         assert_eq!(ask("wrong").await, (429, true));
         assert_eq!(ask(&right).await, (200, false));

@@ -84,7 +84,12 @@ impl Index {
         known().ok_or_else(|| StoreError::Unknown { given: id.to_owned(), existing: existing() })
     }
 
-    /// The same, if the last listing showed it.
+    /// Whether a process has the lease of a run that may have no event yet.
+    pub fn is_held(&self, id: &str) -> bool {
+        self.store.run(id).is_ok_and(|run| holds(&*run))
+    }
+
+    /// The run of this id, if the last listing showed it.
     pub fn known(&self, id: &str) -> Option<Arc<dyn RunHandle>> {
         lock(&self.listed).get(id).cloned()
     }

@@ -3,8 +3,7 @@
 //! Which runs were started is written down before their process starts, so that the next `serve` can resume those whose
 //! process died.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -18,8 +17,10 @@ use serde::{Deserialize, Serialize};
 use super::Server;
 use super::index::holds;
 use super::problem::Problem;
+use super::schedule;
 use crate::error::{ExitKind, UserError};
-use crate::files::{private_options, write_private};
+use crate::files::{self, open_plain_as, private_options, write_private};
+use crate::handover::{self, Handover};
 use crate::store::RunHandle;
 
 /// How long a new process may take until its run can be seen.
@@ -36,10 +37,12 @@ pub struct Launcher {
     pub project: PathBuf,
     /// The folder of `--state-dir`, if it was given.
     state_dir: Option<PathBuf>,
-    pub skip_permissions: bool,
+    skip_permissions: bool,
     /// The folder for files of our own.
     folder: PathBuf,
     running: Mutex<Vec<Child>>,
+    /// The ids of the runs that are just being made.
+    claimed: Mutex<BTreeSet<String>>,
     started: Mutex<BTreeMap<String, Started>>,
 }
 
@@ -57,6 +60,20 @@ pub struct Launched {
     child: Child,
     /// What it writes to stderr.
     said: File,
+    /// The run that is not remembered if the process ends at once.
+    forget: Option<String>,
+}
+
+/// The right to make a run of an id, until it is dropped.
+pub struct Claim<'a> {
+    pub run: String,
+    claimed: &'a Mutex<BTreeSet<String>>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+    }
 }
 
 impl Launcher {
@@ -75,9 +92,10 @@ impl Launcher {
             skip_permissions,
             folder,
             running: Mutex::default(),
+            claimed: Mutex::default(),
             started: Mutex::default(),
         };
-        let known = std::fs::read(launcher.list_file()).ok();
+        let known = files::read(&launcher.list_file(), files::MAX_KEPT_BYTES).ok();
         *launcher.started() = known.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
         Ok(launcher)
     }
@@ -107,66 +125,98 @@ impl Launcher {
         })
     }
 
+    /// The id of a run that is about to be made. Of several requests that want the same, one gets it.
+    pub fn claim(&self, run: &str) -> Result<Claim<'_>, Problem> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        match claimed.insert(run.to_owned()) {
+            true => Ok(Claim { run: run.to_owned(), claimed: &self.claimed }),
+            false => Err(Problem::conflict(format!("a run `{run}` is just being started"))),
+        }
+    }
+
     /// Starts a process for a run.
     pub fn launch(
         &self,
         run: &str,
         steps: u64,
-        args: Vec<OsString>,
-        stdin: Option<&str>,
-        folder: &Path,
+        mut order: Handover,
+        (folder, environment): (&Path, &[(&str, &str)]),
     ) -> Result<Launched, Problem> {
-        let before = self.started().get(run).copied().unwrap_or_default();
+        let known = self.started().get(run).copied();
+        let before = known.unwrap_or_default();
         let resumes = if steps > before.steps { 0 } else { before.resumes };
         self.note(run, Started { steps, resumes })?;
-        let stdin = stdin.map(|text| self.file_with(text)).transpose().map_err(cannot_start)?;
-        let mut command = self.command(args, folder);
-        command.args(["--on-ask", "wait"]);
-        command.stdin(stdin.map_or_else(Stdio::null, Stdio::from));
+        order.words.extend(["--on-ask".to_owned(), "wait".to_owned()]);
+        let mut command = self.command(order, folder)?;
+        command.envs(environment.iter().copied());
         detach(&mut command);
-        self.spawn(command)
+        let forget = known.is_none().then(|| run.to_owned());
+        Ok(Launched { forget, ..self.spawn(command)? })
     }
 
     /// Runs a command about a run, which starts nothing that goes on, to its end.
-    pub fn call(&self, args: Vec<OsString>, run: &str) -> Result<(), Problem> {
-        let mut command = self.command(args, &self.project);
-        // An id may begin with a dash.
-        command.stdin(Stdio::null()).arg("--").arg(run);
-        let mut called = self.spawn(command)?;
+    pub fn call(&self, words: Vec<String>, run: &str) -> Result<(), Problem> {
+        // The command comes first; an id may begin with a dash.
+        let order = Handover { words, ..Handover::default() };
+        let mut called = self.spawn(self.command_about(order, Some(run), &self.project)?)?;
         match called.child.wait().map_err(cannot_start)? {
             status if status.success() => Ok(()),
             status => Err(called.refusal(status.code())),
         }
     }
 
-    /// This program with other arguments, for the same runs.
-    fn command(&self, args: Vec<OsString>, folder: &Path) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(args).arg("--quiet").current_dir(folder);
+    fn command(&self, order: Handover, folder: &Path) -> Result<Command, Problem> {
+        self.command_about(order, None, folder)
+    }
+
+    /// This program with another command line, for the same runs. What people typed stands in it, so it is handed over where
+    /// others cannot read it.
+    fn command_about(
+        &self,
+        mut order: Handover,
+        run: Option<&str>,
+        folder: &Path,
+    ) -> Result<Command, Problem> {
+        order.words.push("--quiet".to_owned());
+        order.words.extend(self.permissions(&order).map(str::to_owned));
         if let Some(dir) = &self.state_dir {
-            command.arg("--state-dir").arg(dir);
+            order.words.push(format!("--state-dir={}", text_of(dir)?));
         }
-        command
+        order.words.extend(run.iter().flat_map(|run| ["--", run]).map(str::to_owned));
+        let mut command = Command::new(&self.program);
+        let stdin = order.to_json().and_then(|json| self.file_with(&json)).map_err(cannot_start)?;
+        command.arg(handover::ARGUMENT).stdin(stdin).current_dir(folder);
+        Ok(command)
+    }
+
+    /// What the agents of a process that is started here may do. Without a flag of this server they always ask, whatever
+    /// the config file says and whatever the options are with which a run was started elsewhere.
+    fn permissions(&self, order: &Handover) -> Option<&'static str> {
+        let is_new = order.nonce.is_some();
+        match self.skip_permissions {
+            false => Some("--ask-permissions"),
+            true => is_new.then_some("--dangerously-skip-permissions"),
+        }
     }
 
     fn spawn(&self, mut command: Command) -> Result<Launched, Problem> {
         let said = self.scratch_file().map_err(cannot_start)?;
         command.stdout(Stdio::null()).stderr(said.try_clone().map_err(cannot_start)?);
         let child = command.spawn().map_err(cannot_start)?;
-        Ok(Launched { child, said })
+        Ok(Launched { child, said, forget: None })
     }
 
     /// A file without a name, which is gone when both processes have closed it.
     fn scratch_file(&self) -> std::io::Result<File> {
         let path = self.folder.join(format!("serve.{}.tmp", uuid::Uuid::new_v4().simple()));
-        let file = private_options().read(true).append(true).create_new(true).open(&path)?;
+        let file = open_plain_as(private_options().read(true).append(true).create_new(true), &path)?;
         let _ = std::fs::remove_file(&path);
         Ok(file)
     }
 
-    fn file_with(&self, text: &str) -> std::io::Result<File> {
+    fn file_with(&self, text: &[u8]) -> std::io::Result<File> {
         let mut file = self.scratch_file()?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(text)?;
         file.seek(SeekFrom::Start(0))?;
         Ok(file)
     }
@@ -181,6 +231,9 @@ impl Launcher {
                 break;
             }
             if let Some(status) = ended {
+                if let Some(run) = &launched.forget {
+                    self.forget(run);
+                }
                 return Err(launched.refusal(status.code()));
             }
             if Instant::now() > deadline {
@@ -191,6 +244,14 @@ impl Launcher {
         }
         self.keep(launched.child);
         Ok(())
+    }
+
+    /// A run that has stopped, is gone or never began need not be remembered.
+    fn forget(&self, run: &str) {
+        let mut all = self.started();
+        if all.remove(run).is_some() {
+            let _ = self.save(&all);
+        }
     }
 
     /// Remembers a process, so that it is cleared away when it has ended.
@@ -204,6 +265,12 @@ impl Launcher {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
     }
+}
+
+/// A path as a word of a command line that is handed over.
+pub fn text_of(path: &Path) -> Result<String, Problem> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Problem::internal(format!("the path {} is not text", path.display())))
 }
 
 fn cannot_start(error: std::io::Error) -> Problem {
@@ -245,13 +312,13 @@ fn detach(command: &mut Command) {
 }
 
 /// Resumes a run. It has begun when this returns.
-pub fn resume(server: &Server, run: &Arc<dyn RunHandle>, options: Vec<OsString>) -> Result<(), Problem> {
+pub fn resume(server: &Server, run: &Arc<dyn RunHandle>, options: Vec<String>) -> Result<(), Problem> {
     let (seq, steps) = server.index.with_run(run, |state| (state.seq, state.steps_completed))?;
     let launcher = &server.launcher;
-    let mut args = options;
+    let mut order = Handover { words: options, ..Handover::default() };
     // As one word, because an id may begin with a dash.
-    args.push(format!("--resume={}", run.id()).into());
-    let launched = launcher.launch(run.id(), steps, args, None, &launcher.project)?;
+    order.words.push(format!("--resume={}", run.id()));
+    let launched = launcher.launch(run.id(), steps, order, (&launcher.project, &[]))?;
     // A run on other machines goes on when its engine has been told, though its first event may be long in coming.
     let goes_on_there = || run.elsewhere().is_some_and(|mark| mark.is_open);
     let has_begun =
@@ -265,18 +332,27 @@ pub fn resume_dead(server: &Server) {
         server.launcher.started().iter().map(|(run, started)| (run.clone(), *started)).collect();
     for (id, started) in known {
         let Ok(run) = server.index.find(&id) else {
-            forget(server, &id);
+            server.launcher.forget(&id);
             continue;
         };
-        let state = server.index.with_run(&run, |state| (state.status, state.steps_completed));
-        let Ok((status, steps)) = state else { continue };
+        let state = server.index.with_run(&run, |state| {
+            let is_held = || schedule::is_held(&state.labels, &state.scope);
+            (state.status, state.steps_completed, state.status == RunStatus::Running && is_held())
+        });
+        let Ok((status, steps, is_held)) = state else { continue };
         let is_ended = run.elsewhere().is_some_and(|mark| mark.ended.is_some());
         if status != RunStatus::Running || is_ended {
-            forget(server, &id);
+            server.launcher.forget(&id);
             continue;
         }
         let resumes = if steps > started.steps { 0 } else { started.resumes };
         if holds(&*run) || resumes >= MOST_RESUMES {
+            continue;
+        }
+        if is_held {
+            eprintln!(
+                "{id} is not resumed: its schedule began it, and its workflow is not trusted as it is now"
+            );
             continue;
         }
         let noted = server.launcher.note(&id, Started { steps, resumes: resumes + 1 });
@@ -284,13 +360,5 @@ pub fn resume_dead(server: &Server) {
         if let Err(problem) = resumed {
             tracing::warn!(run = id, problem = problem.detail, "cannot resume a run whose process died");
         }
-    }
-}
-
-/// A run that has stopped or is gone need not be remembered.
-fn forget(server: &Server, run: &str) {
-    let mut all = server.launcher.started();
-    if all.remove(run).is_some() {
-        let _ = server.launcher.save(&all);
     }
 }

@@ -1,4 +1,4 @@
-//! The socket: which address is taken, how many connections there are, and how long one may be stalled.
+//! The socket: which address is taken, and how long a connection may be stalled.
 
 use std::future::Future;
 use std::io;
@@ -16,20 +16,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep};
 use tower_service::Service;
 
 use super::Server;
 use super::answer::{finish, refuse};
 use crate::error::UserError;
+use crate::run::caller::Caller;
 
 /// The port that is taken if none was asked for, and how many are tried behind it.
 const USUAL_PORT: u16 = 7878;
 const PORTS_TRIED: u16 = 100;
-/// How many connections are open at the same time. More wait until one is closed.
-const MAX_CONNECTIONS: usize = 1024;
-/// How long a connection may take to send its headers, or be idle between two requests.
+/// How long a connection may be idle between two requests, or take to send the head of a later one. Of the first one, `door`
+/// says it.
 const HEADER_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a reader may take nothing although there is something for it. A stream sends something every 15 s.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -62,11 +61,12 @@ pub async fn bind(asked: Option<SocketAddr>) -> Result<TcpListener, UserError> {
 
 /// Answers requests for ever.
 pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) {
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, caller) = match listener.accept().await {
+            Ok((stream, peer)) => {
+                let caller = stream.local_addr().map(|own| Caller::connected(peer, own));
+                (stream, caller.unwrap_or_default())
+            }
             Err(error) => {
                 // For example, no file may be opened any more. Waiting gives others time to close theirs.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -74,11 +74,15 @@ pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) 
                 continue;
             }
         };
+        let Some(pass) = server.door.enter().await.map(Arc::new) else { return };
         let (server, router) = (Arc::clone(&server), router.clone());
         tokio::spawn(async move {
             let _ = stream.set_nodelay(true);
             let io = TokioIo::new(Patient::new(stream));
-            let service = service_fn(move |request: Request<Incoming>| {
+            let of_requests = Arc::clone(&pass);
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                of_requests.has_asked(server.guard.is_known(request.headers()));
+                request.extensions_mut().insert(caller);
                 answer(Arc::clone(&server), router.clone(), request.map(Body::new))
             });
             let connection = hyper::server::conn::http1::Builder::new()
@@ -87,10 +91,12 @@ pub async fn accept(listener: TcpListener, server: Arc<Server>, router: Router) 
                 .max_buf_size(MAX_HEAD_BYTES)
                 .max_headers(MAX_HEADERS)
                 .serve_connection(io, service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended");
+            tokio::select! {
+                ended = connection => if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended");
+                },
+                () = pass.must_leave() => tracing::debug!("a connection was closed that has shown no token"),
             }
-            drop(place);
         });
     }
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::Server;
+use super::lanes::Lane;
 use super::sse::{COMMENT, HEARTBEAT, Sender, frame};
 use crate::files::open_plain;
 use crate::store::RunHandle;
@@ -58,7 +59,7 @@ pub async fn follow_step(
             last_scan = Some(Instant::now());
         }
         let worker = (Arc::clone(&server), Arc::clone(&run), folder.clone(), tails);
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = server.lanes.work(Lane::Streams, move || {
             let (server, run, folder, mut tails) = worker;
             // First whether it runs, then what it wrote: so nothing is missed at its end.
             let is_running = is_running(&server, &run, step);

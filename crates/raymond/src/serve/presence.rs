@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::files::{private_options, read_text};
+use crate::files::{open_plain, open_plain_as, private_options, read_text};
 
 /// How the names of these files begin; the id of the process and an ending follow.
 const START: &str = "serve-";
@@ -46,7 +46,7 @@ pub fn tell(folder: &Path, presence: &Presence) -> io::Result<Told> {
         }
     }
     let path = folder.join(format!("{START}{}{ENDING}", std::process::id()));
-    let mut file = private_options().write(true).create(true).truncate(true).open(&path)?;
+    let mut file = open_plain_as(private_options().write(true).create(true).truncate(true), &path)?;
     file.lock()?;
     file.write_all(serde_json::to_string(presence)?.as_bytes())?;
     Ok(Told { path, _file: file })
@@ -68,7 +68,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn is_left_behind(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| !matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    open_plain(path).is_ok_and(|file| !matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Server;
+use super::lanes::Lane;
 use super::problem::Problem;
 use super::sse::Stream;
+use crate::run::caller::Caller;
 
 /// One request that the server answers.
 pub struct Route {
@@ -31,6 +33,8 @@ pub struct Route {
     pub errors: &'static [u16],
     /// Whether it is answered without a token.
     pub is_open: bool,
+    /// Where its work is done; none if it does not wait for anything.
+    pub lane: Option<Lane>,
     pub handler: Handler,
 }
 
@@ -40,7 +44,7 @@ pub enum Method {
     Post,
 }
 
-/// Reads what the request asks for. It may wait for the disk, so it runs on a thread of its own.
+/// Reads what the request asks for. It may wait for the disk, so it runs on a thread of its lane.
 pub type Handler = fn(&Arc<Server>, &Call) -> Result<Answer, Problem>;
 
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -89,6 +93,8 @@ pub struct Call {
     pub query: Vec<(String, String)>,
     pub headers: HeaderMap,
     pub body: Bytes,
+    /// The process that asks, as far as that can be told.
+    pub caller: Caller,
 }
 
 impl Call {

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::Server;
 use super::feed::{Cursor, Piece};
+use super::lanes::Lane;
 use super::problem::Problem;
 use crate::store::{Events, Payloads, RunHandle, Start, StoreError};
 use crate::view::json::event_line;
@@ -97,7 +98,7 @@ pub async fn run_events(server: Arc<Server>, run: Arc<dyn RunHandle>, after: u64
     let _ = sender.send(Bytes::from_static(COMMENT.as_bytes())).await;
     loop {
         let Some(mut own) = reader.take() else { return };
-        let read = tokio::task::spawn_blocking(move || {
+        let read = server.lanes.work(Lane::Streams, move || {
             let piece = own.next_piece();
             (own, piece)
         });
@@ -175,7 +176,7 @@ pub async fn all_events(server: Arc<Server>, given: Option<String>, sender: Send
     server.wake.notify_one();
     let worker = Arc::clone(&server);
     // The feed is as new as the journals before the reader's place is looked up in it.
-    let opened = tokio::task::spawn_blocking(move || worker.feed.update(&worker.index, None)).await;
+    let opened = server.lanes.work(Lane::Streams, move || worker.feed.update(&worker.index, None)).await;
     if !matches!(opened, Ok(Ok(()))) {
         return;
     }
@@ -245,7 +246,7 @@ async fn next_piece(server: &Arc<Server>, at: &Cursor) -> Option<(Bytes, Cursor)
 
 async fn read_piece(server: &Arc<Server>, at: &Cursor) -> Option<(String, Cursor)> {
     let (worker, at) = (Arc::clone(server), at.clone());
-    let read = tokio::task::spawn_blocking(move || {
+    let read = server.lanes.work(Lane::Streams, move || {
         let found = worker.feed.behind(&at, &worker.index, PIECE_BYTES)?;
         let mut text = String::new();
         let mut place = at;

@@ -6,7 +6,7 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 use crate::error::UserError;
-use crate::files::{self, private_options};
+use crate::files::{self, open_plain_as, private_options};
 
 /// How long a token file may be.
 const MAX_TOKEN_BYTES: u64 = 1024;
@@ -49,7 +49,7 @@ impl Token {
 
 /// Writes a new token to a file that is not there.
 fn make(file: &Path) -> io::Result<Token> {
-    let mut open = private_options().write(true).create_new(true).open(file)?;
+    let mut open = open_plain_as(private_options().write(true).create_new(true), file)?;
     let token = random()?;
     open.write_all(format!("{}\n", token.0).as_bytes())?;
     open.sync_all()?;

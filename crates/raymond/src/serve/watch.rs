@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Server;
+use super::lanes::Lane;
 
 /// How long to wait after the first sign of a change, so that many of them are one.
 const TOGETHER: Duration = Duration::from_millis(10);
@@ -42,7 +43,7 @@ pub async fn watch(server: Arc<Server>) {
         let begun = Instant::now();
         let worker = Arc::clone(&server);
         let updated =
-            tokio::task::spawn_blocking(move || worker.feed.update(&worker.index, names.as_ref())).await;
+            server.lanes.work(Lane::Own, move || worker.feed.update(&worker.index, names.as_ref())).await;
         if let Ok(Err(error)) = updated {
             tracing::warn!(%error, "cannot look at the runs");
         }

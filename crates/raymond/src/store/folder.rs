@@ -21,6 +21,7 @@ mod segment;
 mod skip;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use raymond_core::event::{Body, Event, Origin, SnapshotLine};
@@ -163,6 +164,10 @@ impl RunHandle for FolderRun {
 
     fn identity(&self) -> String {
         self.paths.identity()
+    }
+
+    fn scratch(&self) -> Option<PathBuf> {
+        Some(self.paths.scratch())
     }
 
     fn origins(&self) -> Result<Vec<Origin>, StoreError> {

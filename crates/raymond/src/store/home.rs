@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -155,6 +156,11 @@ pub trait RunHandle: Debug + Send + Sync {
     fn payloads(&self) -> Payloads;
 
     fn inbox(&self) -> Arc<dyn Inbox>;
+
+    /// The folder in which its steps leave files on this machine, if there is one.
+    fn scratch(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// Which process has a run's lease. The fields are missing in the moment between taking it and writing them down.
@@ -169,6 +175,19 @@ pub struct Holder {
     pub incarnation: Option<String>,
     /// RFC 3339, UTC.
     pub since: Option<String>,
+}
+
+impl Holder {
+    /// Whether its pid means the same process here.
+    pub fn is_in_this_namespace(&self) -> bool {
+        self.pid_namespace.is_none() || self.pid_namespace == pid_namespace()
+    }
+}
+
+/// The pid namespace of this process, on systems that have them.
+pub fn pid_namespace() -> Option<String> {
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    Some(namespace.to_string_lossy().into_owned())
 }
 
 /// The right to write a run. It is given back when this is dropped or the process ends, however it ends.

@@ -118,8 +118,11 @@ mod unix {
     /// Whether a folder is on a Windows drive under WSL. Every file there looks as if anyone could change it, and the
     /// real permissions are those of Windows.
     pub(super) fn is_without_owners(folder: &Path) -> bool {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let release =
+            crate::files::read_text(Path::new("/proc/sys/kernel/osrelease"), crate::files::MAX_GIVEN_BYTES)
+                .unwrap_or_default();
+        let mounts = crate::files::read_text(Path::new("/proc/self/mounts"), crate::files::MAX_GIVEN_BYTES)
+            .unwrap_or_default();
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         is_windows_drive(&release, &mounts, &folder)
     }

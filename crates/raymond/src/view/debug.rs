@@ -15,6 +15,7 @@ mod meta;
 mod name;
 mod packed;
 mod shelf;
+mod sieve;
 #[cfg(test)]
 mod tests;
 
@@ -39,11 +40,13 @@ pub use packed::{BroughtFiles, LeftFiles, MOST_ARCHIVE_BYTES};
 
 use crate::files::{self, MAX_SETTINGS_BYTES, private_options};
 use crate::process;
+use crate::process::secrets::Secrets;
 use crate::view::View;
 use file::BoundedFile;
 use meta::{Environment, Invocation, ProgramEnd};
 use name::Suffix;
 use shelf::{Record, Shelf};
+use sieve::Sieve;
 
 /// How many steps are kept unless the config says otherwise.
 pub const DEFAULT_KEPT_STEPS: usize = 1000;
@@ -155,7 +158,7 @@ pub fn move_steps(from: &Path, to: &Path, is_meant: impl Fn(u64) -> bool) {
 /// Gives the files of steps also to another run that has these steps.
 pub fn share_steps(from: &Path, to: &Path, is_meant: impl Fn(u64) -> bool) {
     hand_on(from, to, is_meant, |file, new| {
-        fs::hard_link(file, new).or_else(|_| fs::copy(file, new).map(drop))
+        fs::hard_link(file, new).or_else(|_| files::copy(file, new).map(drop))
     });
 }
 
@@ -230,6 +233,8 @@ impl DebugFolder {
             program: None,
             changed_values: Vec::new(),
             ended: None,
+            secrets: self.shared.inherited.secrets().clone(),
+            sieves: BTreeMap::new(),
             open,
         }
     }
@@ -411,10 +416,7 @@ impl Opened {
             Shelf::default()
         };
         let log = folder.join(TRANSITIONS);
-        let transitions = private_options()
-            .append(true)
-            .create(true)
-            .open(&log)
+        let transitions = files::open_plain_as(private_options().append(true).create(true), &log)
             .map_err(|error| cannot_write(&log, &error))?;
         Ok(Self { shelf, transitions })
     }
@@ -429,6 +431,10 @@ pub struct StepFiles {
     program: Option<Invocation>,
     changed_values: Vec<String>,
     ended: Option<ProgramEnd>,
+    /// What no file may show.
+    secrets: Secrets,
+    /// What of each output is not written yet.
+    sieves: BTreeMap<Suffix, Sieve>,
     /// Absent if nothing is to be written.
     open: Option<OpenFiles>,
 }
@@ -443,22 +449,28 @@ struct OpenFiles {
 }
 
 impl StepFiles {
+    /// Neither shows these secrets, besides those in Raymond's own environment.
+    pub fn hide(&mut self, secrets: &Secrets) {
+        self.secrets = self.secrets.joined(secrets);
+    }
+
     /// The prompt that the agent gets, and which pieces of values are not in it as they were.
     pub fn prompt(&mut self, text: &str, changed_values: &[String]) {
         self.changed_values = changed_values.to_vec();
+        let text = self.secrets.hide(text.to_owned());
         self.write(Suffix::Prompt, text.as_bytes());
     }
 
     /// The program that is about to be started, for the meta file.
     pub fn program(&mut self, spec: &process::ProgramSpec) {
         if self.open.is_some() {
-            self.program = Some(Invocation::new(spec));
+            self.program = Some(Invocation::new(spec, &self.folder.shared.inherited));
         }
     }
 
     pub fn stdout(&mut self, bytes: &[u8]) {
         if let Some(stream) = self.open.as_ref().map(|files| files.stream) {
-            self.write(stream, bytes);
+            self.write_output(stream, bytes);
         }
     }
 
@@ -470,7 +482,26 @@ impl StepFiles {
     }
 
     pub fn stderr(&mut self, bytes: &[u8]) {
-        self.write(Suffix::Stderr, bytes);
+        self.write_output(Suffix::Stderr, bytes);
+    }
+
+    fn write_output(&mut self, suffix: Suffix, bytes: &[u8]) {
+        if self.open.is_none() {
+            return;
+        }
+        let sieve = self.sieves.entry(suffix).or_insert_with(|| Sieve::new(suffix == Suffix::Stream));
+        let certain = sieve.take(bytes, &self.secrets);
+        self.write(suffix, &certain);
+    }
+
+    /// Writes what has waited for the rest of an output.
+    fn write_rests(&mut self) {
+        for (suffix, mut sieve) in std::mem::take(&mut self.sieves) {
+            let rest = sieve.rest(&self.secrets);
+            if !rest.is_empty() {
+                self.write(suffix, &rest);
+            }
+        }
     }
 
     /// How the program ended, for the meta file.
@@ -480,6 +511,7 @@ impl StepFiles {
 
     /// Writes the meta file. The verdict on the attempt is known only after its output was read.
     pub fn finish(mut self, verdict: Verdict) {
+        self.write_rests();
         let is_script = self.open.as_ref().is_some_and(|files| files.stream == Suffix::Stdout);
         if is_script {
             // An empty file shows that the script wrote nothing to stderr; a missing one could mean anything.

@@ -278,6 +278,19 @@ impl Shared {
     }
 }
 
+/// Runs the command once, for something that is about no run, and waits for it.
+pub async fn tell_alone(command: &str, event: &'static str, json: String) -> Result<(), String> {
+    let notice = Notice { event, run: String::new(), json };
+    let mut running =
+        RunningCommand::start(command, &notice).map_err(|error| format!("could not be started: {error}"))?;
+    match timeout(Bounds::default().patience, running.tell_and_wait(&notice.json)).await {
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(format!("ended with {status}")),
+        Ok(Err(error)) => Err(format!("cannot wait for it: {error}")),
+        Err(_) => Err("took too long and was ended".to_owned()),
+    }
+}
+
 /// A command that runs. If it is dropped before the command has ended, the command and all its child processes are ended.
 struct RunningCommand {
     child: Child,

@@ -16,6 +16,7 @@ use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
 use raymond_core::run::Run;
 
+use crate::files::open_plain_as;
 use crate::recording::{RecordedTurn, prompt_hash};
 use crate::run::job::StepJob;
 use crate::view::View;
@@ -58,7 +59,7 @@ impl Recorder {
         };
         let shared = Shared {
             path: path.to_owned(),
-            file: Some(options.open(path)?),
+            file: Some(open_plain_as(&mut options, path)?),
             ended: BTreeMap::new(),
             warning: None,
         };

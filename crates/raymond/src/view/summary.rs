@@ -15,6 +15,7 @@ use raymond_core::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 use super::status::{budget_of, status_of};
+use crate::files;
 use crate::history::branch::branched_off;
 use crate::store::RunHandle;
 
@@ -203,7 +204,8 @@ impl Cache {
 
 /// All that a file remembers, by run, each with the version of its journal.
 pub fn read(path: &Path) -> BTreeMap<String, (String, Summary)> {
-    let known: Option<Known> = std::fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let known: Option<Known> =
+        files::read(path, files::MAX_KEPT_BYTES).ok().and_then(|text| serde_json::from_slice(&text).ok());
     known.filter(|known| known.format == FORMAT).map(|known| known.runs).unwrap_or_default()
 }
 
@@ -211,7 +213,7 @@ pub fn read(path: &Path) -> BTreeMap<String, (String, Summary)> {
 pub fn write(path: &Path, runs: BTreeMap<String, (String, Summary)>) {
     let Ok(text) = serde_json::to_vec(&Known { format: FORMAT, runs }) else { return };
     let unfinished = path.with_extension(format!("{}.tmp", std::process::id()));
-    if std::fs::write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, path)).is_err() {
+    if files::write_private(&unfinished, &text).and_then(|()| std::fs::rename(&unfinished, path)).is_err() {
         let _ = std::fs::remove_file(&unfinished);
     }
 }

@@ -5,7 +5,6 @@
 //!
 //! Bound: of each debug file, the first [`MOST_SHOWN_BYTES`] are read.
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +18,7 @@ use super::text::{clean, local_time, one_line};
 use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
 use crate::agent::registry::Backends;
 use crate::agent::{Turn, TurnEvent};
+use crate::files::open_plain;
 use crate::git::snapshots::diff;
 use crate::store::Payloads;
 
@@ -141,7 +141,7 @@ impl Transcript {
         let Some(program) = self.backends.get(backend.unwrap_or(crate::agent::DEFAULT_BACKEND)).ok() else {
             return Vec::new();
         };
-        let Ok(file) = File::open(stream) else { return Vec::new() };
+        let Ok(file) = open_plain(stream) else { return Vec::new() };
         let mut file = file.take(MOST_STREAM_BYTES);
         let mut decoder = program.decoder(&Turn::default());
         let mut piece = vec![0; 64 * 1024];
@@ -284,7 +284,7 @@ fn write_file(out: &mut impl Write, what: &str, path: Option<&Path>) -> io::Resu
 /// The beginning of a file, and whether that is all of it.
 fn read(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_SHOWN_BYTES + 1).read_to_end(&mut bytes)?;
+    open_plain(path)?.take(MOST_SHOWN_BYTES + 1).read_to_end(&mut bytes)?;
     let is_whole = bytes.len() as u64 <= MOST_SHOWN_BYTES;
     bytes.truncate(usize::try_from(MOST_SHOWN_BYTES).unwrap_or(usize::MAX));
     Ok((bytes, is_whole))

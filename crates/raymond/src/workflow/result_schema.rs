@@ -1,11 +1,18 @@
 //! `result_schema`: the JSON Schema that a prompt's result has to match.
 //!
 //! A schema is read when the state is checked before a run, and again when its step starts. It is compiled when a result
-//! comes, which is rare beside what the turn took. Nothing is fetched: a `$ref` leads into the schema itself.
+//! comes, which is rare beside what the turn took. Nothing is fetched: a `$ref` leads into the schema itself. What may take
+//! long is done apart, under a bound in time and memory.
+
+mod apart;
 
 use raymond_core::frontmatter::{ResultSchema, yaml};
 use raymond_core::workflow::wording::clipped_to;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use apart::answer;
+use apart::judged;
 
 use crate::agent::WorkflowFiles;
 use crate::workflow::scope::path_problem;
@@ -45,8 +52,49 @@ fn read_file(name: &str, files: &dyn WorkflowFiles) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
+/// What is wrong with a schema, or with a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Problem {
+    /// The schema itself is wrong.
+    Schema(String),
+    /// The result does not match it.
+    Result(String),
+    /// It takes more time or memory than it may.
+    TooCostly,
+    NotJudged(String),
+}
+
 fn check(schema: &Value) -> Result<(), String> {
-    validator(schema).map(drop)
+    match judged(schema, None) {
+        None => Ok(()),
+        Some(Problem::Schema(problem) | Problem::Result(problem)) => Err(problem),
+        Some(Problem::TooCostly) => {
+            Err("this JSON Schema is too costly: it cannot be read in the time and memory for it".to_owned())
+        }
+        Some(Problem::NotJudged(error)) => Err(format!("this JSON Schema cannot be checked: {error}")),
+    }
+}
+
+/// Why a result does not match. The values themselves are not quoted: they may hold secrets, and the agent knows them.
+pub fn mismatch(schema: &Value, payload: &str) -> Option<String> {
+    Some(match judged(schema, Some(payload))? {
+        Problem::Schema(problem) | Problem::Result(problem) => problem,
+        Problem::TooCostly => {
+            "the result cannot be checked: its schema is too costly for a result like this, so \
+                               it was given up; a shorter result or a simpler schema can be checked"
+                .to_owned()
+        }
+        Problem::NotJudged(error) => format!("the result cannot be checked: {error}"),
+    })
+}
+
+/// Judges a result, or a schema alone, for as long as that takes.
+fn judge(schema: &Value, payload: Option<&str>) -> Option<Problem> {
+    let validator = match validator(schema) {
+        Ok(validator) => validator,
+        Err(error) => return Some(Problem::Schema(error)),
+    };
+    payload.and_then(|payload| mistakes(&validator, payload)).map(Problem::Result)
 }
 
 fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
@@ -57,16 +105,15 @@ fn validator(schema: &Value) -> Result<jsonschema::Validator, String> {
     })
 }
 
-/// Why a result does not match. The values themselves are not quoted: they may hold secrets, and the agent knows them.
-pub fn mismatch(schema: &Value, payload: &str) -> Option<String> {
+fn mistakes(validator: &jsonschema::Validator, payload: &str) -> Option<String> {
     let value: Value = match serde_json::from_str(payload) {
         Ok(value) => value,
         Err(error) => return Some(format!("the result is not JSON: {error}")),
     };
-    let validator = match validator(schema) {
-        Ok(validator) => validator,
-        Err(error) => return Some(error),
-    };
+    // This remembers nothing, while all mistakes of a long result take much memory.
+    if validator.is_valid(&value) {
+        return None;
+    }
     let mut mistakes: Vec<String> = validator
         .iter_errors(&value)
         .take(MOST_MISTAKES + 1)
@@ -80,7 +127,7 @@ pub fn mismatch(schema: &Value, payload: &str) -> Option<String> {
         mistakes.truncate(MOST_MISTAKES);
         mistakes.push("and more".to_owned());
     }
-    (!mistakes.is_empty()).then(|| format!("the result does not match its schema: {}", mistakes.join("; ")))
+    Some(format!("the result does not match its schema: {}", mistakes.join("; ")))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::git::worktrees::Worktrees;
 use crate::paths::{leads_away, normalise};
 use crate::wire;
 use crate::workflow::manifest::{InputMode, InputRule};
+use crate::workflow::named::named_by;
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::{Scope, host_of, locate, locate_from};
 
@@ -47,7 +48,12 @@ pub struct PackedFiles {
 
 /// Folders whose workflows may be entered: the project's, the run's own, and those that the config file lists.
 #[derive(Clone, Debug)]
-pub struct Allowed(Vec<PathBuf>);
+pub struct Allowed {
+    /// The project's and the run's own.
+    own: Vec<PathBuf>,
+    /// Those that the config file lists. Only these may be entered by a model that nobody told of the workflow.
+    listed: Vec<PathBuf>,
+}
 
 impl Allowed {
     /// `project` is the folder that contains `.raymond`; `listed` are the config file's `workflow_paths`, as written.
@@ -57,14 +63,17 @@ impl Allowed {
 
     /// The same for a workflow whose relative paths start from `home`.
     pub fn around(home: &Path, project: &Path, listed: &[String]) -> Self {
-        let listed = listed.iter().map(|path| normalise(project, Path::new(path)));
-        let allowed = [project.to_owned(), home.to_owned()].into_iter().chain(listed);
-        Self(allowed.map(|path| real(&path)).collect())
+        let listed = listed.iter().map(|path| real(&normalise(project, Path::new(path))));
+        Self { own: vec![real(project), real(home)], listed: listed.collect() }
+    }
+
+    fn folders(&self) -> impl Iterator<Item = &PathBuf> {
+        self.own.iter().chain(&self.listed)
     }
 
     /// Whether a path is on this machine, or on a share that one of the folders is on.
     fn is_near(&self, path: &Path) -> bool {
-        self.0.iter().any(|folder| !leads_away(path, folder))
+        self.folders().any(|folder| !leads_away(path, folder))
     }
 
     /// Comes before any access to the path, because on Windows the access itself can do harm (see `leads_away`).
@@ -98,7 +107,13 @@ impl Allowed {
     /// Whether a path is in one of the folders, after following links.
     pub fn permits(&self, path: &Path) -> bool {
         let path = real(path);
-        self.0.iter().any(|folder| path.starts_with(folder))
+        self.folders().any(|folder| path.starts_with(folder))
+    }
+
+    /// Whether the config file lists a folder around a path, after following links.
+    fn lists(&self, path: &Path) -> bool {
+        let path = real(path);
+        self.listed.iter().any(|folder| path.starts_with(folder))
     }
 }
 
@@ -166,9 +181,49 @@ impl Scopes {
             Some(found) => found,
             None => self.open(&base, written, is_in_bundle)?,
         };
+        let unnamed = self.why_unnamed(agent, written, Path::new(&scope))?;
         let known = self.others.get_mut(&scope).ok_or_else(|| format!("{scope} was not opened"))?;
         let entry = known.resolve(entry.as_str())?;
-        Ok(entry_into(known, scope, entry))
+        Ok(ScopeEntry { unnamed, ..entry_into(known, scope, entry) })
+    }
+
+    /// Why a model must not enter the workflow at `path`, which it called `written`: the author of the workflow that its
+    /// agent is in has not named it, and the config file does not list it. Scripts are not asked.
+    fn why_unnamed(&mut self, agent: &Agent, written: &str, path: &Path) -> Result<Option<String>, String> {
+        if !agent.state.kind().is_prompt() || self.allowed.lists(path) {
+            return Ok(None);
+        }
+        let scope = self.of(agent)?;
+        let (base, is_in_bundle) = (scope.path().to_owned(), scope.is_in_bundle());
+        // It may enter the one that it is in: it could go to each of its states anyway.
+        let target = canonical(path);
+        if canonical(&base) == target {
+            return Ok(None);
+        }
+        let named: Vec<String> =
+            named_by(scope).into_iter().map(|name| self.in_root(&name).into_owned()).collect();
+        let is_named = named.iter().any(|name| name == written)
+            || named.iter().any(|name| {
+                self.path_of(&base, name, is_in_bundle).is_some_and(|path| canonical(&path) == target)
+            });
+        let why = || {
+            format!(
+                "`{}` leads to {}, a workflow that no state here names",
+                written.escape_debug(),
+                path.display()
+            )
+        };
+        Ok((!is_named).then(why))
+    }
+
+    /// Where the workflow is that another one names.
+    fn path_of(&mut self, base: &Path, written: &str, is_in_bundle: bool) -> Option<PathBuf> {
+        self.allowed.check_near(written, base).ok()?;
+        if let Some((known, _)) = self.known(base, written) {
+            return Some(known.into());
+        }
+        let locate = if is_in_bundle { locate_from } else { locate };
+        locate(written, base, self.platform).ok().map(|located| located.scope.path().to_owned())
     }
 
     /// The path of a workflow that agents call like this.
@@ -229,6 +284,7 @@ pub fn entry_into(scope: &Scope, path: String, entry: StateFile) -> ScopeEntry {
         directory: working_directory(scope),
         input: input_wanted(&scope.manifest().input),
         inputs: declared_inputs(scope),
+        unnamed: None,
     }
 }
 
@@ -259,6 +315,14 @@ fn input_wanted(rule: &InputRule) -> InputWanted {
         InputMode::Required => InputWanted::Required { label: rule.label.clone() },
         InputMode::Optional => InputWanted::Optional,
         InputMode::None => InputWanted::Never,
+    }
+}
+
+/// The path of a workflow with all links followed. A folder in an archive is another workflow than the archive.
+pub fn canonical(path: &Path) -> PathBuf {
+    match host_of(path).filter(|_| !path.exists()) {
+        Some(host) => real(host).join(path.strip_prefix(host).unwrap_or(Path::new(""))),
+        None => real(path),
     }
 }
 

@@ -338,6 +338,71 @@ fn a_step_cannot_answer_its_own_run() {
     }
 }
 
+/// Ways in which a step answers a question of its own run and hides what it is. `$1` is Raymond; the exit code is left in the
+/// file `exit`.
+const HIDDEN_ANSWERS: [(&str, &str); 7] = [
+    ("as it is", r#""$1" answer r no; echo $? > exit"#),
+    (
+        "without the run's id",
+        r#"env -u RAYMOND_RUN_ID -u RAYMOND_WORKFLOW_ID "$1" answer r no; echo $? > exit"#,
+    ),
+    ("without the token", r#"env -u RAYMOND_RUN_ID -u RAYMOND_STEP_TOKEN "$1" answer r no; echo $? > exit"#),
+    ("in another session", r#"env -i setsid --wait "$1" answer r no; echo $? > exit"#),
+    ("in place of the step", r#"exec env -i /bin/sh -c '"$1" answer r no; echo $? > exit' sh "$1""#),
+    (
+        "below what is in place of the step",
+        r#"exec env -i /bin/sh -c 'setsid --wait "$1" answer r no >/dev/null 2>&1; echo $? > exit' sh "$1""#,
+    ),
+    (
+        "without a parent",
+        r#"env -i /bin/sh -c '(setsid /bin/sh hidden "$1" &) </dev/null >/dev/null 2>&1' sh "$1"; touch orphaned
+           until [ -e exit ]; do sleep 0.01; done"#,
+    ),
+];
+
+/// Whether a step is refused is decided by what its processes are, and never by what they can leave out.
+#[test]
+fn a_step_that_hides_cannot_answer_its_own_run() {
+    for (way, answers) in HIDDEN_ANSWERS {
+        let rig = Rig::new(RAYMOND);
+        rig.state("START.sh", "echo '<fork next=\"ASK\">WORK</fork>'");
+        rig.state("ASK.sh", "echo '<ask next=\"GOT\">why?</ask>'");
+        rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
+        rig.write(
+            "hidden",
+            "until [ -e orphaned ]; do sleep 0.01; done; \"$1\" answer r no; echo $? > exit\n",
+        );
+        rig.write("work", answers);
+        let work = "until grep -q '\"ask_opened\"' .raymond/state/r.jsonl; do sleep 0.01; done\n\
+                    . ./work\n";
+        rig.state(
+            "WORK.sh",
+            format!("# raymond: fatal=agent\nset -- \"$RAYMOND\"\n{work}echo '<result></result>'\n"),
+        );
+        let mut run = rig.command(&["workflow", "--id", "r", "--on-ask", "wait"]);
+        run.env("RAYMOND_CGROUP", "off");
+        let live = rig.launch(run);
+        wait_until("the step's answer", || rig.read("exit").ends_with('\n'));
+        assert_eq!(rig.read("exit"), "2\n", "{way}");
+        // What a person starts has nothing to do with the steps.
+        rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+        live.wait();
+        let closed = rig.events().into_iter().find(|event| event["event"] == "ask_closed").unwrap();
+        assert_eq!(closed["answer"], "yes", "{way}");
+        rig.assert_nothing_lives();
+    }
+}
+
+/// Another run's question is for that run's steps as for everyone else.
+#[test]
+fn a_step_can_answer_another_run() {
+    let rig = asking();
+    rig.run().assert(3, "");
+    rig.write("other/START.sh", "\"$RAYMOND\" answer r yes >&2 && echo '<result>done</result>'\n");
+    rig.raymond(&["other", "--id", "other"]).assert(0, "done\n");
+    rig.resume().assert(0, "got yes\n");
+}
+
 #[test]
 fn a_resume_takes_the_latest_run_that_can_go_on() {
     let rig = asking();

@@ -64,6 +64,29 @@ fn assert_all_ended(rig: &Rig) {
     assert!(is_over, "the chain lives on");
 }
 
+/// Nobody is left who could tell what it is: it has no environment, no parent and no output of the step, and the process that
+/// carried out the run has ended.
+#[test]
+fn what_a_step_has_left_behind_cannot_answer_its_run() {
+    if !has_cgroups("what_a_step_has_left_behind_cannot_answer_its_run") {
+        return;
+    }
+    let rig = Rig::new(RAYMOND);
+    rig.write("hidden", "until [ -e go ]; do sleep 0.01; done; \"$1\" answer r no; echo $? > exit\n");
+    rig.state(
+        "START.sh",
+        "env -i /bin/sh -c '(setsid /bin/sh hidden \"$1\" &) </dev/null >/dev/null 2>&1' sh \"$RAYMOND\"\n\
+         echo '<ask next=\"GOT\">why?</ask>'",
+    );
+    rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
+    rig.run().assert(3, "");
+    rig.write("go", "");
+    wait_until("the answer", || rig.read("exit").ends_with('\n'));
+    assert_eq!(rig.read("exit"), "2\n");
+    rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+    rig.resume().assert(0, "got yes\n");
+}
+
 /// Some kernels kill every process that is started in a cgroup that was killed once.
 #[test]
 fn a_step_that_had_to_be_killed_can_be_tried_again() {

@@ -212,7 +212,7 @@ pub fn of_mixed_workflows() -> Rig {
         "START.sh",
         "echo '<fork-workflow next=\"OVER\" cd=\"side\" item=\"1\">../third.yaml/ASIDE</fork-workflow>'",
     );
-    rig.state("OVER.md", "Go over.");
+    rig.state("OVER.md", "Go over: <call-workflow return=\"AFTER\">../second.zip</call-workflow>");
     rig.state("AFTER.sh", format!("echo \"$RAYMOND_RESULT; {place}\" > after; echo '<join>END</join>'"));
     rig.state("END.sh", "echo \"<result>$(cat after) | $RAYMOND_RESULT</result>\"");
     rig.write(

@@ -6,10 +6,13 @@ use test_kit::rig::{Done, Rig, wait_until};
 use crate::RAYMOND;
 use crate::backends::ACP_AGENT;
 
-/// A folder whose config file makes `backend` the default and has these tables.
+/// The user's own config file, as a path from where the program is started.
+const OWN: &str = "../.config/raymond/config.toml";
+
+/// A folder of a user whose config file makes `backend` the default and has these tables.
 fn rig(backend: &str, tables: &str) -> Rig {
     let rig = Rig::new(RAYMOND);
-    rig.write(".raymond/config.toml", format!("[raymond]\nbackend = \"{backend}\"\n{tables}"));
+    rig.write(OWN, format!("[raymond]\nbackend = \"{backend}\"\n{tables}"));
     rig
 }
 
@@ -88,10 +91,7 @@ fn versions_and_logins_are_told() {
     ] {
         let rig = rig("codex", "");
         let program = write_program(&rig, "fake-codex", version, login);
-        rig.write(
-            ".raymond/config.toml",
-            format!("[raymond]\nbackend = \"codex\"\n[backend.codex]\ncommand = {program:?}\n"),
-        );
+        rig.write(OWN, format!("[raymond]\nbackend = \"codex\"\n[backend.codex]\ncommand = {program:?}\n"));
         let done = rig.raymond(&["doctor", "--json"]);
         assert_eq!(done.exit, exit, "{}", done.stdout);
         let report = report(&done);
@@ -117,8 +117,8 @@ fn whom_a_program_serves_is_told() {
 fn a_model_without_a_price_is_named() {
     let rig = rig("codex", "model = \"a-new-model\"\n");
     let program = write_program(&rig, "fake-codex", "0.166.0", 0);
-    let config = rig.read(".raymond/config.toml");
-    rig.write(".raymond/config.toml", format!("{config}[backend.codex]\ncommand = {program:?}\n"));
+    let config = rig.read(OWN);
+    rig.write(OWN, format!("{config}[backend.codex]\ncommand = {program:?}\n"));
     let report = report(&rig.raymond(&["doctor", "--json"]));
     let findings = report["findings"].to_string();
     assert!(findings.contains("the model `a-new-model` has no price"), "{findings}");
@@ -193,7 +193,13 @@ fn a_server_its_token_and_schedules_are_looked_at() {
     let rig = rig("scripted", "");
     rig.state("START.sh", "echo '<result>ok</result>'").state("workflow.yaml", "schedule: \"30 6 * * *\"");
     let look = || report(&rig.raymond(&["doctor", "--json"]));
+    let held = look();
+    let held = findings(&held, "schedules")[1];
+    assert_eq!(held["message"], "the schedule of `workflow` is not kept: it is not trusted");
+    assert!(held["advice"].as_str().unwrap().contains("raymond trust "), "{held}");
+    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
     let before = look();
+    assert_eq!(findings(&before, "schedules").len(), 1);
     assert_eq!(findings(&before, "serve")[0]["message"], "no `raymond serve` runs in this project");
     let schedules = findings(&before, "schedules")[0];
     assert_eq!(schedules["level"], "warning");

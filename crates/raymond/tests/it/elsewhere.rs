@@ -64,7 +64,7 @@ fn commands_about_runs_are_given_to_it_if_there_are_runs_elsewhere() {
 #[test]
 fn a_config_with_an_engine_is_enough() {
     let rig = rig();
-    rig.write(".raymond/config.toml", format!("[engine.team]\nurl = \"{ENGINE}\"\n"));
+    rig.write("../.config/raymond/config.toml", format!("[engine.team]\nurl = \"{ENGINE}\"\n"));
     with_engine_program(&rig, &["list"]).assert(5, "engine: list\n");
     rig.write(".raymond/config.toml", "[engine.team]\nurl = \"localhost:7233\"\n");
     rig.raymond(&["list"]).assert(0, "");

@@ -174,6 +174,8 @@ fn completions_know_the_backends_for_every_shell() {
         assert_eq!(complete(shell, "c"), ["careful", "claude", "codex", "copilot"], "{shell}");
     }
     assert_eq!(complete("bash", "s"), ["scripted"]);
+    rig.write(".raymond/config.toml", "[backend.\"cl; rm\\u001b[2J\"]\nkind = \"claude\"\n");
+    assert_eq!(complete("bash", "cl"), ["claude"], "a name that a shell could obey");
     rig.write(".raymond/config.toml", "[backend");
     assert_eq!(complete("bash", "cl"), ["claude"]);
 }

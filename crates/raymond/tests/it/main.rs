@@ -3,6 +3,7 @@
 // The workflows are shell scripts, and their processes are looked up in `/proc`; `scripts/windows.sh` has the tests for
 // Windows.
 #![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "tests open files that they have made")]
 
 #[cfg(test)]
 mod asking;
@@ -66,6 +67,8 @@ mod payloads;
 #[cfg(test)]
 mod points;
 #[cfg(test)]
+mod powers;
+#[cfg(test)]
 mod processes;
 #[cfg(test)]
 mod programs;
@@ -75,6 +78,8 @@ mod prompting;
 mod repository;
 #[cfg(test)]
 mod restoring;
+#[cfg(test)]
+mod schema_cost;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
@@ -95,6 +100,8 @@ mod strange_files;
 mod testing;
 #[cfg(test)]
 mod trust;
+#[cfg(test)]
+mod trusting;
 #[cfg(test)]
 mod turns;
 #[cfg(test)]

@@ -454,6 +454,66 @@ fn an_agent_may_use_its_task_folder_and_settings_may_name_it() {
     );
 }
 
+/// A fork's attribute is whatever a script or a model has written, and an input of the workflow what the person has given.
+#[test]
+fn a_value_neither_ends_a_tool_rule_nor_leads_to_another_folder_or_server() {
+    let cases = [
+        ("allow_tools: [ \"Bash(git add {{x}})\" ]", "a) Bash(rm:*", "`)`"),
+        ("allow_tools: [ \"{{x}}\" ]", "Bash", "the tool"),
+        ("deny_tools: [ \"Bash(git push {{x}})\" ]", "main,", "`,`"),
+        ("allow_tools: [ \"Edit(docs/{{x}}/**)\" ]", "../..", "`..`"),
+        ("add_dirs: [ \"../{{x}}\" ]", "../../etc", "`/`"),
+        ("add_dirs: [ \"{{x}}\" ]", "/etc", "the whole path"),
+        ("mcp_config: [ \"{{x}}\" ]", "evil.json", "a tool server"),
+    ];
+    for (setting, value, wrong) in cases {
+        let key = setting.split(':').next().unwrap();
+        let rig = Rig::new(RAYMOND);
+        rig.write("workflow/workflow.yaml", "inputs:\n  x: { type: string, required: true }\n");
+        rig.state("START.sh", format!("echo '<fork next=\"END\" x=\"{value}\">WORK</fork>'"));
+        rig.state("WORK.md", format!("---\n{setting}\n---\nWork."))
+            .state("END.sh", "echo '<result>end</result>'");
+        rig.agent(r#"[{"reply": "<result>done</result>"}]"#);
+        let done = rig.raymond(&["workflow", "--id", "r", "--set", "x=innocent"]);
+        done.assert(1, "").says("WORK.md").says(&format!("`{key}`: the value of {{{{x}}}}")).says(wrong);
+        assert!(rig.calls().is_empty(), "{setting}");
+    }
+}
+
+#[test]
+fn a_declared_input_chooses_folders_and_tool_servers() {
+    let rig = Rig::new(RAYMOND);
+    rig.write("workflow/workflow.yaml", "inputs:\n  x: { type: string, required: true }\n");
+    rig.state("START.md", "---\nadd_dirs: [ \"{{x}}\" ]\nmcp_config: [ \"{{x}}/mcp.json\" ]\n---\nWork.");
+    rig.agent(r#"[{"reply": "<result>done</result>"}]"#);
+    rig.raymond(&["workflow", "--id", "r", "--set", "x=../other"]).assert(0, "done\n");
+    let command = meta(&rig, "main_START")["command"].to_string();
+    assert!(command.contains(r#""--add-dir","../other""#), "{command}");
+    assert!(command.contains(r#""--mcp-config","../other/mcp.json""#), "{command}");
+}
+
+/// The agent program writes its stream as JSON, with escapes.
+#[test]
+fn a_secret_that_json_writes_with_escapes_is_in_no_file_of_a_turn() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Say it.");
+    let secret = "se\"cret\\line\nnext";
+    let reply = serde_json::json!([{ "reply": format!("It is {secret}. <result>done</result>") }]);
+    rig.agent(&reply.to_string());
+    let mut run = rig.command(&["workflow", "--id", "r", "--record", "r.rec.jsonl"]);
+    run.env("MY_PASSWORD", secret);
+    rig.launch(run).wait().assert(0, "done\n");
+    let streamed = rig.read(".raymond/debug/r/main_START_1.jsonl");
+    assert!(streamed.contains("It is ***."), "{streamed}");
+    let recorded = rig.read("r.rec.jsonl");
+    for text in [streamed, recorded, rig.read(".raymond/state/r.jsonl")] {
+        assert!(!text.contains("cret"), "{text}");
+        for line in text.lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        }
+    }
+}
+
 /// The task folder is outside the agent's own folder in all these cases, so the program has to be told that it may use it.
 #[test]
 fn the_task_folder_is_allowed_with_cd_in_a_worktree_and_from_a_subfolder() {

@@ -3,7 +3,10 @@
 mod documents;
 mod history;
 mod security;
-mod site;
+pub mod site;
+mod stalls;
+mod starts;
+mod trusted;
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -278,6 +281,46 @@ fn an_answer_to_a_stopped_run_resumes_it() {
     wait_for(&site, "r", "result", "yes");
 }
 
+/// A step can read the token, but that does not make a person of it.
+#[test]
+fn a_step_cannot_answer_its_own_run_over_http() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<fork next=\"ASK\">WORK</fork>'");
+    rig.state("ASK.sh", "echo '<ask next=\"GOT\">why?</ask>'");
+    rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
+    rig.write("post", POST);
+    rig.state(
+        "WORK.sh",
+        "until grep -q '\"ask_opened\"' .raymond/state/r.jsonl; do sleep 0.01; done\n\
+         exec env -i /bin/bash -c 'setsid --wait /bin/bash post no > answer; echo \"<result></result>\"'\n",
+    );
+    let site = Site::start(&rig);
+    rig.write("address", &site.address);
+    let mut run = rig.command(&["workflow", "--id", "r", "--on-ask", "wait"]);
+    run.env("RAYMOND_CGROUP", "off");
+    let live = rig.launch(run);
+    wait_until("the step's answer", || rig.read("answer").ends_with('}'));
+    let answer = rig.read("answer");
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    assert!(answer.contains("a step of r cannot answer its own run"), "{answer}");
+    // The same words from outside.
+    let mut post = rig.program("/bin/bash");
+    post.args(["post", "yes"]);
+    let posted = rig.launch(post).wait();
+    assert!(posted.stdout.starts_with("HTTP/1.1 200 "), "{posted:?}");
+    assert_eq!(live.wait().stdout, "got yes\n");
+}
+
+/// Answers the question of the run `r` over HTTP, and prints what comes back.
+const POST: &str = r#"
+address=$(cat address); body='{"ask":"ask1","text":"'$1'"}'
+exec 3<> /dev/tcp/${address%:*}/${address##*:}
+printf 'POST /api/v1/runs/r/answers HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n' \
+    "$address" "$(cat .raymond/serve.token)" >&3
+printf 'Content-Type: application/json\r\nContent-Length: %s\r\n\r\n%s' "${#body}" "$body" >&3
+cat <&3
+"#;
+
 #[test]
 fn of_fifty_racing_answers_one_is_taken_and_the_others_are_told() {
     let rig = asking();
@@ -431,6 +474,69 @@ fn workflows_and_steps_are_shown() {
     assert_eq!(site.get_json("/api/v1/runs/r/steps/5")["kept"], false);
 }
 
+/// Secrets of every form: with what JSON escapes, like a number, like a name of a field and like a status.
+#[test]
+fn an_export_holds_no_secret_of_any_form_and_stays_whole() {
+    let forms = [
+        ("quote", "se\"cret\"x"),
+        ("backslash", "se\\cret\\x"),
+        ("tab", "se\tcret x"),
+        ("line break", "first\nsecond"),
+        ("number", "12345678"),
+        ("name", "stdout"),
+        ("status", "completed"),
+        ("escapes", "a\\\"\\n\"b"),
+    ];
+    for (form, secret) in forms {
+        let rig = Rig::new(RAYMOND);
+        rig.state(
+            "START.sh",
+            "printf 'it is [%s].' \"$MY_SECRET\" >&2\n\
+             printf '{\"said\":\"%s\"}' 'at https://me:pa55word@host/?token=t0ken1'\necho '<result>fine</result>'\n",
+        );
+        let run = |args: &[&str]| {
+            let mut command = rig.command(args);
+            command.env("MY_SECRET", secret);
+            rig.launch(command).wait()
+        };
+        run(&["workflow", "--id", "r"]).assert(0, "fine\n");
+        run(&["export", "r", "-o", "r.html"]).assert(0, "");
+        let page = rig.read("r.html");
+        let data =
+            page.split("id=\"run-data\">").nth(1).and_then(|rest| rest.split("</script>").next()).unwrap();
+        let data: Value = serde_json::from_str(data).unwrap_or_else(|error| panic!("{form}: {error}"));
+        assert_eq!(data["run"]["status"], "completed", "{form}");
+        let debug = |suffix: &str| rig.read(&format!(".raymond/debug/r/main_START_1.{suffix}"));
+        assert_eq!(debug("stderr.txt"), "it is [***].", "{form}");
+        assert!(debug("stdout.txt").contains("https://me:***@host/?token=***"), "{form}");
+        let step = &data["steps"]["1"];
+        assert_eq!(step["stderr"], "it is [***].", "{form}: {step}");
+        let said = step["stdout"].as_str().unwrap();
+        assert!(said.contains("https://me:***@host/?token=***"), "{form}: {said}");
+        for gone in ["pa55word", "t0ken1"] {
+            assert!(!page.contains(gone), "{form}: {gone}");
+        }
+    }
+}
+
+#[test]
+fn passwords_in_urls_are_in_neither_the_journal_nor_the_meta_file() {
+    let rig = Rig::new(RAYMOND);
+    rig.state(
+        "START.sh",
+        "echo \"cannot reach $DATABASE, the password is pa55word\" >&2; echo '<print>https://me:0ther1@host</print>'; exit 3",
+    );
+    let mut run = rig.command(&["workflow", "--id", "r"]);
+    run.env("DATABASE", "postgres://me:pa55word@db:5432/x?sslmode=off");
+    let done = rig.launch(run).wait();
+    done.assert(1, "").says("cannot reach postgres://me:***@db:5432/x?sslmode=off, the password is ***");
+    let meta = rig.read(".raymond/debug/r/main_START_1.meta.json");
+    assert!(meta.contains("postgres://me:***@db:5432/x"), "{meta}");
+    for text in [std::fs::read_to_string(rig.journal()).unwrap(), meta] {
+        assert!(!text.contains("pa55word") && !text.contains("0ther1"), "{text}");
+    }
+}
+
 #[test]
 fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
     let rig = Rig::new(RAYMOND);
@@ -464,6 +570,7 @@ fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
 fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     let rig = project();
     rig.write("workflow/workflow.yaml", "schedule: \"0 0 1 1 *\"\nschedule_timezone: Europe/Berlin\n");
+    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
     let site = Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
     let file = rig.path(".raymond/serve.schedules");
     wait_for_file(&file);

@@ -88,6 +88,44 @@ fn journals_and_payloads_that_are_no_plain_files_are_refused() {
     }
 }
 
+#[test]
+fn what_raymond_keeps_for_itself_is_never_waited_for() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<result>x</result>'");
+    rig.run().assert(0, "x\n");
+    for name in [".raymond/state/.list.json", ".raymond/.gitignore", ".raymond/debug/r/transitions.log"] {
+        put(&rig.path(name), Strange::Pipe);
+    }
+    // Anyone can put such a pipe beside the file that is about to be written.
+    assert_eq!(rig.raymond(&["list"]).exit, 0);
+    rig.raymond(&["workflow", "--id", "s"]).assert(0, "x\n");
+    let kept = ["serve.feed", "serve.runs", "serve.schedules", "serve-1.here"];
+    kept.iter().for_each(|name| put(&rig.path(&format!(".raymond/{name}")), Strange::Pipe));
+    let site = crate::serving::site::Site::start_with(&rig, &["--listen", "127.0.0.1:0", "--schedules"]);
+    assert_eq!(site.get("/api/v1/runs").status, 200);
+    assert!(rig.raymond(&["doctor"]).stdout.contains("serve"), "doctor looks for servers");
+    put(&rig.path(".raymond/serve.token"), Strange::Pipe);
+    rig.raymond(&["serve", "--listen", "127.0.0.1:0"]).assert(2, "").says("not a plain file");
+}
+
+#[test]
+fn a_recording_is_a_plain_file_and_other_output_is_not_waited_for() {
+    for what in [Strange::Zero, Strange::Pipe, Strange::Folder] {
+        let rig = rig();
+        put(&rig.path("to"), what);
+        let done = rig.raymond(&["workflow", "--record", "to"]);
+        done.assert(2, "").says("not a plain file");
+        assert!(rig.raymond(&["list", "--json"]).stdout.trim() == "[]", "no run is left behind: {what:?}");
+    }
+    let rig = rig();
+    put(&rig.path("pipe"), Strange::Pipe);
+    for command in [&["diagram", "workflow", "-o", "pipe"][..], &["test", "workflow", "--coverage=pipe"]] {
+        let done = rig.raymond(command);
+        assert!(done.exit != 0, "{command:?}: {done:?}");
+    }
+    rig.raymond(&["diagram", "workflow", "--coverage", "pipe"]).assert(2, "").says("not a plain file");
+}
+
 fn modes(folder: &Path) -> Vec<(PathBuf, bool, u32)> {
     let mut found = Vec::new();
     let mut to_visit = vec![folder.to_owned()];

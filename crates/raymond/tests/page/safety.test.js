@@ -46,6 +46,24 @@ test("hostile names, questions, prints and outputs are shown as they are", async
   await page.close();
 });
 
+test("names that every object of the language has are names like any other", async () => {
+  const names = ["__proto__", "constructor", "toString", "hasOwnProperty"];
+  const inputs = names.map((name) => `  ${name}: { type: integer, required: true }\n`).join("");
+  project.workflow("names", {
+    "START.sh": "#!/bin/bash\nraymond emit result \"$__proto__ $constructor $toString $hasOwnProperty\"\n",
+    "workflow.yaml": `inputs:\n${inputs}`,
+  });
+  const page = await login(context, server, "#/workflows/names");
+  for (const name of names) await page.getByLabel(name).fill("x");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  for (const name of names) await page.locator(`[id="wrong ${name}"]`).waitFor();
+  for (const [index, name] of names.entries()) await page.getByLabel(name).fill(String(index));
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.locator(".outcome pre", { hasText: "0 1 2 3" }).waitFor();
+  await untouched(page);
+  await page.close();
+});
+
 test("an answer is shown as text too", async () => {
   const page = await login(context, server, "#/runs/hostile-1");
   await page.getByLabel("Your answer").fill(`${HOSTILE}${BIDI}`);

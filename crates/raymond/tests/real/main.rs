@@ -1,5 +1,6 @@
 //! Raymond with real agent programs, which talk to a fake of their models' services: see `tests/README.md`.
 #![expect(clippy::unwrap_used, reason = "these are tests, but without the usual harness")]
+#![expect(clippy::disallowed_methods, reason = "tests open files that they have made")]
 
 mod bench;
 mod data;

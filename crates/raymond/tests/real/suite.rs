@@ -278,6 +278,7 @@ fn other_folder(program: &Program) {
     std::fs::create_dir_all(bench.path("elsewhere")).unwrap();
     bench.write("other/START.md", "other");
     let call = "<function-workflow cd=\"elsewhere\" return=\"PLAN\">../other</function-workflow>";
+    bench.state("NAMES.sh", format!("echo '{call}'"));
     bench.api.on("begin", [say(call)]).on("other", [say("<result>called</result>")]);
     bench.run(&[]).assert(0, "done\n");
     assert_eq!(conversation(&bench, "plan"), ["begin", "plan"]);
@@ -349,7 +350,7 @@ fn marked(journal: &str) -> String {
 fn pinged(program: &Program) {
     let bench = bench(program, &[]);
     bench.api.on("pong", [say("pong")]);
-    let done = bench.start(&["doctor", "--ping", "--yes", "--json"]).wait();
+    let done = bench.start(&["doctor", "--trust", "--ping", "--yes", "--json"]).wait();
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
     let backends = report["backends"].as_array().unwrap();
     let own = backends.iter().find(|backend| backend["name"] == program.backend()).unwrap();
@@ -360,7 +361,7 @@ fn pinged(program: &Program) {
 fn pinged_in_vain(program: &Program) {
     let bench = bench(program, &[]);
     bench.api.on("pong", [refuse(401)]);
-    let done = bench.start(&["doctor", "--ping", "--yes"]).wait();
+    let done = bench.start(&["doctor", "--trust", "--ping", "--yes"]).wait();
     assert_eq!(done.exit, 1, "{}", done.stdout);
     assert!(done.stdout.contains("not logged in"), "{}", done.stdout);
 }

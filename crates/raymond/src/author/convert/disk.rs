@@ -109,9 +109,10 @@ pub fn write_file(to: &Path, bytes: &[u8]) -> Result<(), UserError> {
         return Err(UserError::usage(format!("{} is a folder", to.display())));
     }
     let new = beside(to, "new");
-    let written = fs::File::create(&new)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, to));
+    let written =
+        crate::files::open_plain_as(fs::OpenOptions::new().write(true).create(true).truncate(true), &new)
+            .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+            .and_then(|()| fs::rename(&new, to));
     if written.is_err() {
         let _ = fs::remove_file(&new);
     }
@@ -136,7 +137,7 @@ fn write_below(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     if let (true, Some(parent)) = (name.contains('/'), file.parent()) {
         fs::create_dir_all(parent)?;
     }
-    fs::write(file, bytes)
+    crate::files::write_output(&file, bytes)
 }
 
 /// Replaces the old folder by the new one. The old one is kept until that has worked.

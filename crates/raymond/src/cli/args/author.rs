@@ -60,6 +60,9 @@ pub struct LintArgs {
     /// Make the repairs that are certain to be right
     #[arg(long)]
     pub fix: bool,
+    /// Accept the settings of the project's config file that give power, such as `workflow_paths`
+    #[arg(long)]
+    pub trust: bool,
     /// Say what a rule is about
     #[arg(long, value_name = "CODE", add = ArgValueCompleter::new(rule_codes))]
     pub explain: Option<String>,

@@ -119,6 +119,23 @@ Nothing is lost: the output is read back and compared first. In the one-file for
 go under `files:`, by name: as text, or as `{ base64: … }` for other bytes. So does a state that cannot be \
 written in another way.";
 
+pub(super) const INSPECT: &str = "\
+Examples:
+  raymond inspect review                   scripts, agents, tools, folders, …
+  raymond inspect review.zip --json | jq '.may[].what'
+
+It reads the workflow, and those that it extends and names. Nothing of them is run.";
+
+pub(super) const TRUST: &str = "\
+Examples:
+  raymond trust flows/nightly              show what it may do, and ask
+  raymond trust flows/nightly --yes        without a terminal
+  raymond trust flows/nightly --revoke     trust it no longer
+
+`raymond serve` starts by itself, at the times of a `schedule`, only what is trusted and as it was then. A changed \
+file of the workflow, of one that it extends or names, or of the project's config makes it another one: trust it again. \
+What you start yourself needs no trust.";
+
 pub(super) const LINT: &str = "\
 Examples:
   raymond lint review                      one workflow

@@ -75,16 +75,26 @@ fn schedules(all: &[ScheduledWorkflow], are_kept: bool) -> Vec<Finding> {
         let message = format!("the schedule of `{}` cannot be kept: {problem}", workflow.id);
         Some(Finding::warning(ABOUT, message, "correct `schedule` or `schedule_timezone` in its manifest"))
     });
-    let names: Vec<String> = all.iter().map(|workflow| format!("`{}`", workflow.id)).collect();
-    let names = names.join(", ");
-    let kept = match (all.is_empty(), are_kept) {
-        (true, _) => Finding::good(ABOUT, "no workflow of this project has one"),
-        (false, true) => Finding::good(ABOUT, format!("{names}: kept by `raymond serve`")),
-        (false, false) => Finding::warning(
-            ABOUT,
-            format!("{names}: no `raymond serve --schedules` runs, so that nothing is started"),
-            "run `raymond serve --schedules`, best as a service of your system",
-        ),
+    let held = all.iter().filter_map(|workflow| {
+        let message =
+            format!("the schedule of `{}` is not kept: {}", workflow.id, workflow.standing.problem()?);
+        let advice = format!("look at what it may do: raymond trust {}", workflow.path.display());
+        Some(Finding::warning(ABOUT, message, advice))
+    });
+    let names = |all: &mut dyn Iterator<Item = &ScheduledWorkflow>| {
+        all.map(|workflow| format!("`{}`", workflow.id)).collect::<Vec<_>>().join(", ")
     };
-    broken.chain([kept]).collect()
+    let trusted = names(&mut all.iter().filter(|workflow| workflow.standing.is_trusted()));
+    let all_names = names(&mut all.iter());
+    let kept = match (all.is_empty(), are_kept) {
+        (true, _) => Some(Finding::good(ABOUT, "no workflow of this project has one")),
+        (false, true) if trusted.is_empty() => None,
+        (false, true) => Some(Finding::good(ABOUT, format!("{trusted}: kept by `raymond serve`"))),
+        (false, false) => Some(Finding::warning(
+            ABOUT,
+            format!("{all_names}: no `raymond serve --schedules` runs, so that nothing is started"),
+            "run `raymond serve --schedules`, best as a service of your system",
+        )),
+    };
+    broken.chain(kept).chain(held).collect()
 }

@@ -72,7 +72,7 @@ fn try_file(path: &Path) -> io::Result<Duration> {
     let mut file = File::create_new(path)?;
     file.write_all(b"whether files can be written here\n")?;
     file.try_lock().map_err(|error| io::Error::other(format!("a file cannot be locked: {error}")))?;
-    if File::open(path)?.try_lock().is_ok() {
+    if crate::files::open_plain(path)?.try_lock().is_ok() {
         return Err(io::Error::other("two processes can lock the same file, so that a run is not safe"));
     }
     let began = Instant::now();

@@ -14,11 +14,12 @@ use crate::cli::args::{ResumeArgs, RunOptions};
 use crate::cli::changed::show_changes;
 use crate::cli::drive::Manner;
 use crate::cli::elsewhere::ended_there;
-use crate::cli::find::{allowed_scopes, check_commands};
+use crate::cli::find::allowed_scopes;
 use crate::cli::follow;
 use crate::cli::options::{self, override_with};
 use crate::cli::print::{print_stdout, say};
-use crate::config::{Config, Settings};
+use crate::cli::settings;
+use crate::config::{Config, Layers, Settings};
 use crate::error::{ExitKind, UserError};
 use crate::fleet::{Address, Resume, Workflows};
 use crate::paths::shown;
@@ -32,7 +33,7 @@ pub(super) fn resume(
     store: Arc<dyn RunStore>,
     stored: &dyn RunHandle,
     mark: &Elsewhere,
-    config: &Config,
+    layers: &Layers,
 ) -> Result<ExitKind, UserError> {
     let at = Address::parse(&mark.engine).map_err(UserError::usage)?;
     if !args.diff && stored.load()?.status != RunStatus::Completed && ended_there(stored).is_none() {
@@ -53,9 +54,10 @@ pub(super) fn resume(
         return Err(UserError::usage(format!("{} is running on {at}", run.id))
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", run.id)))));
     }
+    let config = &settings::of_resume(layers, Path::new(&run.scope), args.options.trust)?;
     let options = override_with(&args.options, run.options.clone());
     let options = options::elsewhere(&args.options, &config.raymond, options);
-    let workflows = workflows_here(args, &run, &options, config)?;
+    let workflows = workflows_here(&run, &options, config)?;
     if workflows.is_none() && !args.options.quiet {
         say(&format!("{}; {} goes on with the states that it has", not_here(&run), run.id));
     }
@@ -95,17 +97,11 @@ fn is_here(run: &Run) -> bool {
 }
 
 /// The run's workflows as they are on this machine, checked as before a local resume; nothing if they are not here.
-fn workflows_here(
-    args: &ResumeArgs,
-    run: &Run,
-    options: &Options,
-    config: &Config,
-) -> Result<Option<Workflows>, UserError> {
+fn workflows_here(run: &Run, options: &Options, config: &Config) -> Result<Option<Workflows>, UserError> {
     if !is_here(run) {
         return Ok(None);
     }
     let mut scope = open_scope(run)?;
-    check_commands(&scope, config, &args.options)?;
     let backends = Backends::new(config)?;
     let options = known_here(options, &backends);
     let mut scopes = check_what_is_ahead(run, &mut scope, &options, &config.raymond, &backends)?;

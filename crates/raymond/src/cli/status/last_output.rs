@@ -1,13 +1,13 @@
 //! The last line that each running step has written, from its debug files.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use crate::files::open_plain;
 use crate::view::status::{Activity, AgentView};
 
 /// How much of the end of a file is read.
@@ -54,7 +54,7 @@ fn stem_of(agent: &AgentView) -> String {
 }
 
 fn last_line(path: &Path) -> Option<String> {
-    let mut file = File::open(path).ok()?;
+    let mut file = open_plain(path).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(END_BYTES))).ok()?;
     let mut bytes = Vec::new();

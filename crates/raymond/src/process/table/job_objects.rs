@@ -1,10 +1,11 @@
 //! On Windows a step is its job object. Each living job is one entry of the table, and a signal to it reaches all its
 //! members.
 
+use std::collections::HashSet;
 use std::io;
 
 use super::{Delivery, Demand, Group, Process};
-use crate::process::{Target, system};
+use crate::process::{TOKEN_VARIABLE, Target, system};
 
 const NO_SESSION: i32 = 0;
 
@@ -27,6 +28,17 @@ pub(in crate::process) fn is_ours(_group: &Group) -> bool {
 }
 
 pub(in crate::process) fn kill_group(_group: &Group) -> bool {
+    false
+}
+
+/// Only this process itself, by its own variables.
+pub(in crate::process) fn ancestry(pid: i32) -> Vec<Process> {
+    let is_own = u32::try_from(pid).is_ok_and(|pid| pid == std::process::id());
+    let token = std::env::var(TOKEN_VARIABLE).ok().filter(|_| is_own);
+    token.map(|token| whole_job(&token, pid)).into_iter().collect()
+}
+
+pub(in crate::process) fn holds_output(_pid: i32, _pipes: &HashSet<u64>) -> bool {
     false
 }
 

@@ -1,13 +1,15 @@
 //! On Unix systems that do not show the environment of other processes, a step is its process group. Each living group
 //! is one entry of the table, and a signal to it reaches all its members.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, Signal};
 
 use super::{Delivery, Demand, Group, Process};
-use crate::process::Target;
+use crate::process::descent::MOST_ANCESTORS;
+use crate::process::{TOKEN_VARIABLE, Target};
 
 const NO_SESSION: i32 = 0;
 
@@ -34,6 +36,28 @@ pub(in crate::process) fn is_ours(group: &Group) -> bool {
 
 /// A signal reaches the whole group in any case.
 pub(in crate::process) fn kill_group(_group: &Group) -> bool {
+    false
+}
+
+/// A process and its ancestors. Only the variables of this process itself are known.
+pub(in crate::process) fn ancestry(pid: i32) -> Vec<Process> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let mut ancestry = Vec::new();
+    let mut next = Some(pid).filter(|pid| *pid > 0);
+    while let Some(pid) = next.filter(|_| ancestry.len() < MOST_ANCESTORS) {
+        let group = rustix::process::getpgid(Pid::from_raw(pid));
+        let id = group.map_or(0, |group| group.as_raw_nonzero().get());
+        let started = os_process::start_time(pid).unwrap_or_default();
+        let token = std::env::var(TOKEN_VARIABLE).ok().filter(|_| pid == own).map(String::into_bytes);
+        next = os_process::parent(pid).filter(|parent| *parent > 0);
+        let group = Group { id, session: NO_SESSION, started };
+        ancestry.push(Process { pid, parent: next.unwrap_or_default(), token, ..whole_group(group) });
+    }
+    ancestry
+}
+
+/// The open files of other processes are not looked at.
+pub(in crate::process) fn holds_output(_pid: i32, _pipes: &HashSet<u64>) -> bool {
     false
 }
 

@@ -4,14 +4,17 @@
 //! its open files.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{Delivery, Demand, Group, Process};
+use crate::files::{MAX_GIVEN_BYTES, open_plain, read as read_all, read_text};
+use crate::process::descent::MOST_ANCESTORS;
 use crate::process::{TOKEN_VARIABLE, Target};
 
 /// The kernel allows no more than 6 MiB for arguments and environment together.
@@ -25,7 +28,7 @@ const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// Whether the process table can be read at all.
 pub(in crate::process) fn check() -> io::Result<()> {
-    fs::read("/proc/self/stat").map(drop).map_err(|error| {
+    read_all(Path::new("/proc/self/stat"), MAX_GIVEN_BYTES).map(drop).map_err(|error| {
         let reason =
             format!("cannot read the process table, because /proc/self/stat is not readable: {error}");
         io::Error::new(error.kind(), reason)
@@ -37,7 +40,7 @@ pub(in crate::process) fn check() -> io::Result<()> {
 pub(in crate::process) fn host() -> Option<&'static str> {
     static HOST: OnceLock<Option<String>> = OnceLock::new();
     let read = || {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let boot = read_text(Path::new("/proc/sys/kernel/random/boot_id"), MAX_GIVEN_BYTES).ok()?;
         let namespace = fs::metadata("/proc/self/ns/pid").ok()?.ino();
         let first_started = stat_of(1).ok()??.started;
         Some(format!("{} {namespace} {first_started}", boot.trim()))
@@ -114,6 +117,24 @@ pub(in crate::process) fn zombies_of(parent: Pid) -> Vec<Pid> {
     pids().into_iter().flatten().filter_map(|pid| zombie(pid.ok()?)).collect()
 }
 
+/// A process and its ancestors, as far as they can be seen; the process itself comes first.
+pub(in crate::process) fn ancestry(pid: i32) -> Vec<Process> {
+    let mut buffer = Vec::with_capacity(16 * 1024);
+    let mut ancestry = Vec::new();
+    let mut next = pid;
+    while next > 0 && ancestry.len() < MOST_ANCESTORS {
+        let Ok(Some(process)) = process(next, &mut buffer) else { break };
+        next = process.parent;
+        ancestry.push(process);
+    }
+    ancestry
+}
+
+/// Whether a process has one of these pipes open.
+pub(in crate::process) fn holds_output(pid: i32, pipes: &HashSet<u64>) -> bool {
+    open_pipes(pid, pipes).is_ok_and(|open| !open.is_empty())
+}
+
 fn process(pid: i32, buffer: &mut Vec<u8>) -> io::Result<Option<Process>> {
     if !read(pid, "stat", MAX_STAT_BYTES, buffer)? {
         return Ok(None);
@@ -151,7 +172,7 @@ fn open_pipes(pid: i32, wanted: &HashSet<u64>) -> io::Result<Vec<u64>> {
 fn read(pid: i32, file: &str, limit: u64, buffer: &mut Vec<u8>) -> io::Result<bool> {
     buffer.clear();
     let path = format!("/proc/{pid}/{file}");
-    match File::open(path).and_then(|file| file.take(limit).read_to_end(buffer)) {
+    match open_plain(Path::new(&path)).and_then(|file| file.take(limit).read_to_end(buffer)) {
         Ok(_) => Ok(true),
         Err(error) if is_resource_shortage(&error) => Err(error),
         Err(_) => Ok(false),

@@ -126,6 +126,7 @@ impl Roots {
         if let Some(Ok(text) | Err(text)) = &mut entry.directory {
             self.leave(text);
         }
+        entry.unnamed.iter_mut().for_each(|why| self.leave(why));
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use raymond_core::run::{Agent, Run, Say};
 use raymond_core::template;
 
+use crate::agent::{Given, Giver, Grant, GrantKey, Grants};
 use crate::store::{Payloads, StoreError};
 use crate::workflow::states::TurnSettings;
 
@@ -37,13 +38,17 @@ pub(super) fn message(
     }
 }
 
-/// The settings of a turn with their placeholders replaced.
-pub(super) fn settings(mut settings: TurnSettings, values: &Values<'_>) -> TurnSettings {
-    let TurnSettings { allow_tools, deny_tools, add_dirs, mcp_config, .. } = &mut settings;
-    for text in [allow_tools, deny_tools, add_dirs, mcp_config].into_iter().flatten() {
-        *text = template::render(text, |name| values.get(name));
-    }
-    settings
+/// What the settings of a turn grant it. The error says which value cannot be put where it would go.
+pub(super) fn grants(settings: &TurnSettings, values: &Values<'_>) -> Result<Grants, String> {
+    let fill = |key: GrantKey, written: &[String]| -> Result<Vec<Grant>, String> {
+        written.iter().map(|entry| key.fill(entry, |name| values.given(name))).collect()
+    };
+    Ok(Grants {
+        allow_tools: fill(GrantKey::AllowTools, &settings.allow_tools)?,
+        deny_tools: fill(GrantKey::DenyTools, &settings.deny_tools)?,
+        add_dirs: fill(GrantKey::AddDirs, &settings.add_dirs)?,
+        mcp_config: fill(GrantKey::McpConfig, &settings.mcp_config)?,
+    })
 }
 
 /// The values of the placeholders.
@@ -61,23 +66,45 @@ pub(super) struct Values<'a> {
 const INPUT: [&str; 2] = ["result", "input"];
 
 impl<'a> Values<'a> {
-    /// Only the input has fields. Whether it is JSON is found out when a field of it is asked for.
     fn get(&self, name: &str) -> Option<Cow<'a, str>> {
-        let (name, path) = template::name_and_path(name);
-        if let Some(path) = path {
-            let json = self.json.get_or_init(|| serde_json::from_str(self.input).ok());
-            let json = json.as_ref().filter(|_| INPUT.contains(&name))?;
-            return template::part_of(json, path).map(Cow::Owned);
+        Some(self.given(name)?.text)
+    }
+
+    /// A value, and who has given it.
+    fn given(&self, name: &str) -> Option<Given<'a>> {
+        let own = |text| Given { text, by: Giver::Raymond };
+        if let Some(text) = self.of_input(name) {
+            return Some(Given { text, by: Giver::Anyone });
         }
+        if let Some(text) = self.of_raymond(name) {
+            return Some(own(text));
+        }
+        if let Some(text) = self.of_worktree(name) {
+            return Some(own(text.into()));
+        }
+        self.variable(name)
+    }
+
+    /// Only the input has fields. Whether it is JSON is found out when a field of it is asked for.
+    fn of_input(&self, name: &str) -> Option<Cow<'a, str>> {
+        let (name, path) = template::name_and_path(name);
+        if !INPUT.contains(&name) {
+            return None;
+        }
+        let Some(path) = path else { return Some(self.input.into()) };
+        let json = self.json.get_or_init(|| serde_json::from_str(self.input).ok());
+        template::part_of(json.as_ref()?, path).map(Cow::Owned)
+    }
+
+    fn of_raymond(&self, name: &str) -> Option<Cow<'a, str>> {
         Some(match name {
-            _ if INPUT.contains(&name) => self.input.into(),
             "run_id" | "workflow_id" => self.run.id.as_str().into(),
             "agent_id" => self.agent.id.as_str().into(),
             "state" => self.agent.state.as_str().into(),
             "visits" => self.visits.into(),
             "task_folder" => self.task_folder.to_string_lossy(),
             "ask_id" => self.agent.ask_id.as_deref().unwrap_or_default().into(),
-            other => self.of_worktree(other).or_else(|| self.variable(other))?.into(),
+            _ => return None,
         })
     }
 
@@ -91,9 +118,12 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// A variable of the worker, or an input of its workflow.
-    fn variable(&self, name: &str) -> Option<&'a str> {
-        let input = || self.run.inputs_of(self.agent)?.values.get(name);
-        self.agent.attributes.get(name).or_else(input).map(String::as_str)
+    /// A variable of the worker, or an input of its workflow. The inputs of a workflow that a tag has entered came with
+    /// that tag; those of the run's own are the person's.
+    fn variable(&self, name: &str) -> Option<Given<'a>> {
+        let by_person = if self.agent.scope.is_none() { Giver::Person } else { Giver::Anyone };
+        let input = || Some((self.run.inputs_of(self.agent)?.values.get(name)?, by_person));
+        let (text, by) = self.agent.attributes.get(name).map(|text| (text, Giver::Anyone)).or_else(input)?;
+        Some(Given { text: text.as_str().into(), by })
     }
 }

@@ -93,7 +93,7 @@ impl Inner {
 
 /// The records of the previous process have been read by now.
 fn open(path: &Path) -> std::io::Result<File> {
-    let file = files::private_options().write(true).create(true).truncate(false).open(path)?;
+    let file = files::open_plain_as(files::private_options().write(true).create(true).truncate(false), path)?;
     // Truncate only if needed: some file systems write such a file to the disk as soon as it is closed.
     if file.metadata()?.len() > 0 {
         file.set_len(0)?;
@@ -108,6 +108,18 @@ pub struct Leftover {
     pub target: Target,
     /// Whether its program is known to have been started.
     pub had_started: bool,
+}
+
+/// The programs of the attempts whose tokens begin like this, as far as they are known: those that run, and some that have
+/// ended.
+pub fn traces(scratch: &Path, token_prefix: &str) -> Vec<Trace> {
+    let hints = files::read(&file(scratch), MAX_HINTS_BYTES).unwrap_or_default();
+    let hints = String::from_utf8_lossy(&hints);
+    let records = hints.lines().filter_map(|line| line.trim_end().split_once(' '));
+    let notes = records.filter(|(token, _)| token.starts_with(token_prefix)).map(|(_, note)| note);
+    notes
+        .filter_map(|note| Trace::from_note(note.rsplit_once(BEFORE_CGROUP).map_or(note, |(note, _)| note)))
+        .collect()
 }
 
 /// What to end of the attempts of a process that died.

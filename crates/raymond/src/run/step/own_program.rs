@@ -49,5 +49,8 @@ fn link(program: &Path, folder: &Path) -> std::io::Result<()> {
 /// Links need a permission here that few users have.
 #[cfg(windows)]
 fn link(program: &Path, folder: &Path) -> std::io::Result<()> {
-    std::fs::write(folder.join("raymond.cmd"), format!("@\"{}\" %*\r\n", program.display()))
+    crate::files::write_private(
+        &folder.join("raymond.cmd"),
+        format!("@\"{}\" %*\r\n", program.display()).as_bytes(),
+    )
 }

@@ -64,7 +64,7 @@ impl Drop for Runnable {
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     // Remove it and create it anew, because background children of a killed step may still read the old copy.
     let _ = fs::remove_file(path);
-    files::options_with_mode(0o700).write(true).create_new(true).open(path)?.write_all(bytes)
+    files::open_plain_as(files::options_with_mode(0o700).write(true).create_new(true), path)?.write_all(bytes)
 }
 
 #[cfg(test)]

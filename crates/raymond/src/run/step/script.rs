@@ -55,7 +55,7 @@ pub(super) async fn run(
     let reaper = &executor.reaper;
     let done = supervise(program, limits, &mut sink, stop.clone(), reaper, AfterExit::LeaveBackground).await;
     sink.files.ended(&done.ending);
-    let stderr = executor.without_secrets(job, sink.stderr.last_lines(SHOWN_STDERR_LINES));
+    let stderr = sink.stderr.last_lines(SHOWN_STDERR_LINES);
     let exit = match done.ending {
         Ending::Exited(exit) => exit,
         other => return ended_early(other, header, sink.error, stderr),
@@ -63,6 +63,7 @@ pub(super) async fn run(
     let rules = Rules { from_model: false, case_insensitive: executor.platform == Platform::Windows };
     let shown = ShownOutput {
         file: sink.files.output_path(),
+        // Its lines are cut, and half a secret would not be found.
         ..ShownOutput::of_message(
             &executor.without_secrets(job, sink.output.last_lines(SHOWN_OUTPUT_LINES)),
             None,
@@ -166,7 +167,8 @@ impl<'a> ScriptSink<'a> {
 /// Shows what a step prints.
 pub(super) fn print(executor: &LocalExecutor, job: &StepJob, text: String) {
     let Attempt { agent, step, number, .. } = &job.attempt;
-    let print = Input::Print { agent: agent.clone(), step: *step, attempt: *number, text: text.into() };
+    let text = executor.without_secrets(job, text).into();
+    let print = Input::Print { agent: agent.clone(), step: *step, attempt: *number, text };
     executor.send(Message::Input(print));
 }
 

@@ -73,6 +73,7 @@ async fn in_background<T: Send + 'static>(
     work: impl FnOnce(&Snapshots) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     let snapshots = Arc::clone(snapshots);
+    #[expect(clippy::disallowed_methods, reason = "git has threads of its own beside the driver")]
     let done = tokio::task::spawn_blocking(move || work(&snapshots)).await;
     done.unwrap_or_else(|error| Err(format!("no snapshot: {error}")))
 }

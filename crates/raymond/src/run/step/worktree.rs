@@ -59,7 +59,9 @@ async fn made(
 ) -> Result<(), NotMade> {
     let begun = {
         let worktree = worktree.clone();
-        tokio::task::spawn_blocking(move || begin(&worktree)).await
+        #[expect(clippy::disallowed_methods, reason = "git has threads of its own beside the driver")]
+        let begun = tokio::task::spawn_blocking(move || begin(&worktree)).await;
+        begun
     };
     let (git, arguments) = begun.unwrap_or_else(|error| Err(error.to_string())).map_err(NotMade::Failed)?;
     write_files(executor, job, &git, &arguments, stop).await?;

@@ -1,7 +1,6 @@
 //! Requests that change something: starting, answering, stopping, resuming, branching.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,16 +16,18 @@ use crate::author::report;
 use crate::error::ExitKind;
 use crate::fleet::delivery::{Delivery, delivery_of};
 use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, installed};
+use crate::handover::Handover;
 use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
 use crate::run::driver::{StopRequest, Way};
 use crate::serve::Server;
 use crate::serve::index::holds;
-use crate::serve::launch::resume as resume_run;
+use crate::serve::launch::{Claim, resume as resume_run, text_of};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::serve::story::How;
 use crate::store::{RunHandle, StateDir, StoreError, check_new_run_id};
 use crate::workflow::given_inputs::readable_file;
+use crate::workflow::labels::check_labels;
 use crate::workflow::scope::{Scope, run_id_for};
 use crate::workflow::scopes::declared_inputs;
 use raymond_core::run::RunStatus;
@@ -54,12 +55,20 @@ pub struct NewRun {
     model: Option<String>,
     effort: Option<String>,
     backend: Option<String>,
+    /// The hash of the only content with which it may start, if no person starts it.
+    #[serde(skip)]
+    trusted_content: Option<String>,
 }
 
+/// What the programs of runs get that start by themselves. Python would write into the folder of the workflow when a script
+/// imports a module that lies beside it, and what was trusted would have changed.
+const TRUSTED_ENVIRONMENT: &[(&str, &str)] = &[("PYTHONDONTWRITEBYTECODE", "1")];
+
 impl NewRun {
-    /// A run of a workflow with nothing but labels.
-    pub fn of(workflow: &str, labels: BTreeMap<String, String>) -> Self {
-        Self { workflow: workflow.to_owned(), labels, ..Self::default() }
+    /// A run of a workflow with nothing but labels, if it still has this content when it starts.
+    pub fn of(workflow: &str, labels: BTreeMap<String, String>, content: &str) -> Self {
+        let trusted_content = Some(content.to_owned());
+        Self { workflow: workflow.to_owned(), labels, trusted_content, ..Self::default() }
     }
 }
 
@@ -93,15 +102,15 @@ impl std::fmt::Display for Amount {
 }
 
 /// Options as words of the command line.
-fn words(all: &[(&str, Option<String>)]) -> Result<Vec<OsString>, Problem> {
+fn words(all: &[(&str, Option<String>)]) -> Result<Vec<String>, Problem> {
     all.iter().filter_map(|(name, value)| Some(word(name, value.as_ref()?))).collect()
 }
 
 /// An option with its value as one word, so that the value is never taken for an option.
-fn word(name: &str, value: &str) -> Result<OsString, Problem> {
+fn word(name: &str, value: &str) -> Result<String, Problem> {
     match value.contains('\0') {
         true => Err(Problem::malformed(format!("`{name}` holds a zero byte"))),
-        false => Ok(format!("--{name}={value}").into()),
+        false => Ok(format!("--{name}={value}")),
     }
 }
 
@@ -127,33 +136,49 @@ pub fn begin(server: &Server, wanted: NewRun) -> Result<String, Problem> {
         if problem.status == 422 { problem.with("findings", findings) } else { problem }
     };
     let scope = Scope::open(&found.path, Platform::current()).map_err(|error| refused(error.into()))?;
-    let id = free_id(server, wanted.id.as_deref(), || scope.new_run_id())?;
-    let mut args: Vec<OsString> = vec!["run".into(), found.path.clone().into(), word("id", &id)?];
-    args.extend(words(&[
+    check_labels(&wanted.labels).map_err(|error| Problem::new(422, error))?;
+    let claim = free_id(server, wanted.id.as_deref(), || scope.new_run_id())?;
+    let folder = folder_of(server, &found.path);
+    let order =
+        order_for(&claim.run, &found.path, &wanted, checked_inputs(server, &scope, &folder, &wanted)?)?;
+    let nonce = order.nonce.clone().unwrap_or_default();
+    // Another process may have made a run of this id meanwhile.
+    let is_ours = || Some(server.index.find(&claim.run).ok()?.load().ok()?.nonce == nonce);
+    let environment = wanted.trusted_content.as_ref().map_or(&[][..], |_| TRUSTED_ENVIRONMENT);
+    let launched = server.launcher.launch(&claim.run, 0, order, (&folder, environment))?;
+    let begun = server.launcher.wait(launched, || is_ours() == Some(true));
+    begun.map_err(|problem| match is_ours() {
+        Some(false) => is_taken(&claim.run),
+        // It has not written its first event yet.
+        None if server.index.is_held(&claim.run) => is_taken(&claim.run),
+        _ => refused(problem),
+    })?;
+    Ok(claim.run.clone())
+}
+
+/// The command line of a new run.
+fn order_for(
+    id: &str,
+    workflow: &Path,
+    wanted: &NewRun,
+    inputs: Vec<(String, String)>,
+) -> Result<Handover, Problem> {
+    let mut words = vec!["run".to_owned(), text_of(workflow)?, word("id", id)?];
+    words.extend(self::words(&[
         ("budget", wanted.budget.as_ref().map(Amount::to_string)),
         ("model", wanted.model.clone()),
         ("effort", wanted.effort.clone()),
         ("backend", wanted.backend.clone()),
+        ("trusted-content", wanted.trusted_content.clone()),
     ])?);
     for (key, value) in &wanted.labels {
-        args.push(word("label", &format!("{key}={value}"))?);
+        words.push(word("label", &format!("{key}={value}"))?);
     }
-    let folder = folder_of(server, &found.path);
-    for (name, value) in checked_inputs(server, &scope, &folder, &wanted)? {
-        args.push(word("set", &format!("{name}={value}"))?);
+    for (name, value) in inputs {
+        words.push(word("set", &format!("{name}={value}"))?);
     }
-    if wanted.input.is_some() {
-        args.push("--input=-".into());
-    }
-    args.push(match server.launcher.skip_permissions {
-        true => "--dangerously-skip-permissions".into(),
-        // Not even if the config file says so: it speaks to people at a terminal.
-        false => "--ask-permissions".into(),
-    });
-    let launched = server.launcher.launch(&id, 0, args, wanted.input.as_deref(), &folder);
-    let has_begun = || server.index.find(&id).is_ok_and(|run| run.load().is_ok());
-    server.launcher.wait(launched?, has_begun).map_err(refused)?;
-    Ok(id)
+    let nonce = Some(uuid::Uuid::new_v4().to_string());
+    Ok(Handover { words, input: wanted.input.clone(), nonce })
 }
 
 /// The values of named inputs that a request gives. The new process would refuse wrong ones too, but cannot tell which
@@ -208,8 +233,12 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// An id that is free.
-fn free_id(server: &Server, given: Option<&str>, make: impl FnOnce() -> String) -> Result<String, Problem> {
+/// An id that is free, and stays so for others until the run is made.
+fn free_id<'a>(
+    server: &'a Server,
+    given: Option<&str>,
+    make: impl FnOnce() -> String,
+) -> Result<Claim<'a>, Problem> {
     let id = match given {
         Some(id) => {
             check_new_run_id(id).map_err(StoreError::BadId)?;
@@ -217,10 +246,15 @@ fn free_id(server: &Server, given: Option<&str>, make: impl FnOnce() -> String) 
         }
         None => make(),
     };
+    let claim = server.launcher.claim(&id)?;
     match server.index.find(&id) {
-        Ok(_) => Err(Problem::conflict(format!("there is a run `{id}` already"))),
-        Err(_) => Ok(id),
+        Ok(_) => Err(is_taken(&id)),
+        Err(_) => Ok(claim),
     }
+}
+
+fn is_taken(id: &str) -> Problem {
+    Problem::conflict(format!("there is a run `{id}` already"))
 }
 
 /// The project folder of the root that a workflow is below.
@@ -265,7 +299,9 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         return Err(Problem::not_found("the run has no question of this id"));
     }
     let text = text.replace('\0', "\u{fffd}");
-    let given = give(&*run, Some(&ask), text, Way::Api).map_err(|error| match error.exit {
+    let outside =
+        call.caller.outside(&*run, &state, "answer").map_err(|error| Problem::new(403, error.message))?;
+    let given = give(&*run, Some(&ask), text, Way::Api, &outside).map_err(|error| match error.exit {
         ExitKind::Failed => {
             let way = way_of_waiting(&*run, &ask).map(Way::as_str);
             Problem::conflict(error.message).with("by", way)
@@ -355,11 +391,15 @@ pub fn branch(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let wanted: NewBranch = call.json()?;
     check_has_ended(server, &origin, wanted.step)?;
     let scope = server.index.with_run(&origin, |run| run.scope.clone())?;
-    let id = free_id(server, wanted.id.as_deref(), || run_id_for(Path::new(&scope)))?;
-    let mut args = vec!["branch".into(), word("at", &wanted.step.to_string())?, word("id", &id)?];
+    let claim = free_id(server, wanted.id.as_deref(), || run_id_for(Path::new(&scope)))?;
+    let id = claim.run.clone();
+    let mut args = vec!["branch".to_owned(), word("at", &wanted.step.to_string())?, word("id", &id)?];
     let flags = [("--reset-cost", wanted.reset_cost), ("--fresh", wanted.fresh)];
-    args.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.into()));
-    server.launcher.call(args, origin.id())?;
+    args.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| flag.to_owned()));
+    server.launcher.call(args, origin.id()).map_err(|problem| match server.index.find(&id) {
+        Ok(_) => is_taken(&id),
+        Err(_) => problem,
+    })?;
     let branch = server.index.find(&id)?;
     let can_go_on = server.index.with_run(&branch, |run| run.status != RunStatus::Completed)?;
     if wanted.run && can_go_on {

@@ -21,7 +21,7 @@ use sha2::{Digest, Sha256};
 use super::overview::{self, Overview, RunGraph};
 use super::runs::{self, RunObject};
 use super::steps;
-use crate::process::secrets::Secrets;
+use crate::process::secrets::{Secrets, Whose};
 use crate::serve::Server;
 use crate::serve::assets::ASSETS;
 use crate::serve::index::{holds, take};
@@ -87,10 +87,11 @@ pub fn page(server: &Server, run: &Arc<dyn RunHandle>) -> Result<String, Problem
         events,
         states_at,
     };
-    let data = serde_json::to_string(&data).map_err(Problem::internal)?;
+    let mut data = serde_json::to_value(&data).map_err(Problem::internal)?;
     // A script may have printed what was in its environment.
-    let data = Secrets::of(std::env::vars_os()).hide(data);
-    Ok(document(run.id(), &data))
+    let secrets = Secrets::of(std::env::vars_os());
+    secrets.hide_in(&mut data, Whose::Own);
+    Ok(document(&secrets.hide(run.id().to_owned()), &data.to_string()))
 }
 
 fn steps_of(server: &Server, run: &Arc<dyn RunHandle>) -> Result<BTreeMap<u64, Value>, Problem> {

@@ -14,6 +14,7 @@ use crate::serve::Server;
 use crate::serve::index::is_live;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
+use crate::serve::schedule::{Held, held};
 use crate::store::RunHandle;
 use crate::view::summary::Summary;
 
@@ -29,9 +30,12 @@ pub struct Inbox {
 /// Something that needs a person.
 #[derive(Serialize, JsonSchema)]
 struct Item {
-    /// `ask`, `failed`, `over_budget`, `limited` or `silent`.
+    /// `ask`, `failed`, `over_budget`, `limited`, `silent`, or `untrusted` for a workflow whose schedule is not kept.
     kind: &'static str,
-    run: String,
+    /// The run; `untrusted` is about none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run: Option<String>,
+    /// The workflow; of `untrusted` its id.
     workflow: String,
     since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,8 +80,31 @@ pub fn inbox(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         let _ = server.index.with_run(&entry.run, |run| looking.look(run, silence, &mut items));
     }
     server.index.save(&entries);
+    items.extend(held(server).into_iter().map(Item::untrusted));
     items.sort_by_key(|item| item.since);
     Answer::json(&Inbox { items })
+}
+
+impl Item {
+    fn untrusted(held: Held) -> Self {
+        Item {
+            kind: "untrusted",
+            run: None,
+            workflow: held.id,
+            since: held.since,
+            agent: None,
+            state: None,
+            step: None,
+            ask: None,
+            question: None,
+            deadline: None,
+            empty_ok: None,
+            error: Some(format!("{}; {}", held.why, Held::advice(&held.path))),
+            cost_usd: Usd::ZERO,
+            budget_usd: None,
+            live: false,
+        }
+    }
 }
 
 struct Looking<'a> {
@@ -91,7 +118,7 @@ impl Looking<'_> {
     fn item(&self, kind: &'static str, since: Timestamp) -> Item {
         Item {
             kind,
-            run: self.handle.id().to_owned(),
+            run: Some(self.handle.id().to_owned()),
             workflow: self.summary.workflow.clone(),
             since,
             agent: None,

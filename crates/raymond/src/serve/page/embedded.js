@@ -1,6 +1,7 @@
 // The data of one run, from the file that `raymond export` wrote. It answers the same paths as the API.
 
 import { Problem } from "./data.js";
+import { inTable } from "./text.js";
 
 export class EmbeddedData {
   constructor(run) {
@@ -51,7 +52,7 @@ export class EmbeddedData {
   }
 
   step(number) {
-    const step = this.all.steps?.[number];
+    const step = inTable(this.all.steps, number);
     if (!step) throw new Problem(404, "not in this file", `Step ${number} is not in this file.`);
     return step;
   }

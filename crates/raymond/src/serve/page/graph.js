@@ -4,6 +4,7 @@
 import { h } from "./h.js";
 import { count, money, plural } from "./format.js";
 import { icon, statusColour, statusWord } from "./icons.js";
+import { inTable } from "./text.js";
 
 const TALLEST = 660;
 const SMALLEST_SCALE = 0.72;
@@ -40,7 +41,7 @@ function takenCounts(graph, counts) {
   const ends = new Set(graph.nodes.filter((node) => node.kind === "end").map((node) => node.name));
   const sameWay = (edge, taken) => taken.from === edge.from && (taken.to === edge.to || (ends.has(edge.to) && (!taken.to || taken.to === "[end]")));
   const alone = (edge) => graph.edges.filter((other) => other.from === edge.from && other.to === edge.to).length === 1;
-  const matches = (edge, taken) => sameWay(edge, taken) && (alone(edge) || (STYLE_OF_TAG[taken.tag] ?? "plain") === edge.style);
+  const matches = (edge, taken) => sameWay(edge, taken) && (alone(edge) || (inTable(STYLE_OF_TAG, taken.tag) ?? "plain") === edge.style);
   return graph.edges.map((edge) => counts.filter((taken) => matches(edge, taken)).reduce((sum, taken) => sum + taken.count, 0));
 }
 

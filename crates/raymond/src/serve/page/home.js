@@ -9,7 +9,7 @@ import { firstLine } from "./text.js";
 
 const RUNS_AT_ONCE = 50;
 /// In the order of how soon a person is needed.
-const KINDS = ["ask", "failed", "over_budget", "limited", "silent"];
+const KINDS = ["ask", "failed", "over_budget", "limited", "untrusted", "silent"];
 const STATUSES = ["running", "waiting", "failed", "over_budget", "limited", "interrupted", "completed"];
 
 export class Home extends View {
@@ -85,8 +85,9 @@ export class Home extends View {
   }
 
   card(item) {
-    const head = h("header", {}, badge(item.kind), h("a", { href: address(["runs", item.run]), "data-row": true, class: "run-name" }, item.run), h("span", { class: "dim" }, item.workflow ?? ""), h("span", { class: "since dim" }, when(item.since)));
-    return h("li", { class: `card is-${statusColour(item.kind)}`, key: `${item.kind} ${item.run} ${item.ask ?? item.agent ?? ""}` }, head, this.cardBody(item));
+    const name = item.run ? h("a", { href: address(["runs", item.run]), "data-row": true, class: "run-name" }, item.run) : h("a", { href: address(["workflows", item.workflow]), "data-row": true, class: "run-name" }, item.workflow);
+    const head = h("header", {}, badge(item.kind), name, h("span", { class: "dim" }, item.run ? item.workflow ?? "" : ""), h("span", { class: "since dim" }, when(item.since)));
+    return h("li", { class: `card is-${statusColour(item.kind)}`, key: `${item.kind} ${item.run ?? item.workflow} ${item.ask ?? item.agent ?? ""}` }, head, this.cardBody(item));
   }
 
   cardBody(item) {
@@ -101,6 +102,8 @@ export class Home extends View {
         return h("div", { class: "card-line" }, h("p", {}, item.error ? firstLine(item.error, 300) : "The agent program's usage limit is reached."), resume("Resume …"));
       case "silent":
         return h("div", { class: "card-line" }, h("p", {}, [item.agent ?? "A step", " in ", item.state ?? "a step", " has written nothing since ", when(item.since), "."]), item.step ? h("a", { class: "button", href: address(["runs", item.run, "steps", String(item.step)]) }, "Look at it") : null);
+      case "untrusted":
+        return h("div", { class: "card-line" }, h("p", {}, "Its schedule does not start it: ", firstLine(item.error ?? "it is not trusted", 600)));
       default:
         return h("div", { class: "card-line" }, h("p", {}, item.state ? h("code", {}, item.state) : null, item.state ? " " : null, firstLine(item.error ?? "failed", 300)), resume("Resume …"));
     }

@@ -2,6 +2,7 @@
 // word mean the same everywhere.
 
 import { h } from "./h.js";
+import { inTable } from "./text.js";
 
 const SHAPES = {
   running: "M8 2.5a5.5 5.5 0 1 1-5.5 5.5M8 5.5a2.5 2.5 0 1 1 0 5 2.5 2.5 0 0 1 0-5",
@@ -41,6 +42,7 @@ const STATUS_WORDS = {
   limited: ["usage limit", "limited"],
   interrupted: ["interrupted", "interrupted"],
   silent: ["silent", "silent"],
+  untrusted: ["not trusted", "limited"],
   damaged: ["damaged", "failed"],
   ready: ["ready", "ready"],
   joining: ["waits for workers", "joining"],
@@ -49,15 +51,15 @@ const STATUS_WORDS = {
 };
 
 export function icon(name) {
-  return h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, h("path", { d: SHAPES[name] ?? SHAPES.ready }));
+  return h("svg", { class: "icon", viewBox: "0 0 16 16", "aria-hidden": "true" }, h("path", { d: inTable(SHAPES, name) ?? SHAPES.ready }));
 }
 
 export function statusWord(status) {
-  return STATUS_WORDS[status]?.[0] ?? String(status);
+  return inTable(STATUS_WORDS, status)?.[0] ?? String(status);
 }
 
 export function statusColour(status) {
-  return STATUS_WORDS[status]?.[1] ?? "ready";
+  return inTable(STATUS_WORDS, status)?.[1] ?? "ready";
 }
 
 /// A status as a picture and a word. A run that says it is running without a process is named as such.

@@ -10,6 +10,7 @@ import { graphView } from "./graph.js";
 import { Timeline } from "./timeline.js";
 import { StepList } from "./steps.js";
 import { labels } from "./home.js";
+import { inTable } from "./text.js";
 
 const EVENTS_SHOWN = 60;
 const PRINTS_SHOWN = 40;
@@ -207,9 +208,9 @@ export class RunPage extends View {
     const failed = run.agents.filter((agent) => agent.error);
     const words = { over_budget: `${money(run.cost_usd)} of a budget of ${money(run.budget_usd)} are spent. Resume it with more.`, limited: "The agent program's usage limit is reached. Resume it when the limit has ended.",
       interrupted: run.ended_there ? `It ${run.ended_there} on ${run.engine}, so it does not go on.` : "It was stopped, or its process ended. A resume goes on where it was.", failed: failed.length ? null : run.error ?? "See its last events." };
-    if (!words[status] && !(status === "failed" && failed.length)) return null;
+    if (!inTable(words, status) && !(status === "failed" && failed.length)) return null;
     return h("div", { class: `outcome is-${statusColour(status)}` }, h("h2", {}, icon(statusColour(status)), "Why it stopped"),
-      words[status] ? h("p", {}, words[status]) : failed.slice(0, 5).map((agent) => [h("p", {}, h("code", {}, agent.state), ` ${agent.error}`), agent.stderr ? h("pre", { class: "dim" }, agent.stderr) : null]));
+      inTable(words, status) ? h("p", {}, inTable(words, status)) : failed.slice(0, 5).map((agent) => [h("p", {}, h("code", {}, agent.state), ` ${agent.error}`), agent.stderr ? h("pre", { class: "dim" }, agent.stderr) : null]));
   }
 
   actions() {
@@ -319,5 +320,5 @@ function agentRow(run, agent, title, isLive, isPast) {
 
 function badgeWord(agent, isLive) {
   const words = { running: "works", ready: isLive ? "is about to start" : "goes on after a resume", delayed: "waits", asking: "waits for an answer", joining: "waits for its workers", limited: "waits for a usage limit", failed: "failed" };
-  return words[agent.status] ?? agent.status;
+  return inTable(words, agent.status) ?? agent.status;
 }

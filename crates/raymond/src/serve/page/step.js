@@ -5,6 +5,7 @@ import { View, address } from "./page.js";
 import { count, duration, money, when } from "./format.js";
 import { badge, icon, stateIcon } from "./icons.js";
 import { askToBranch, canBranch } from "./actions.js";
+import { inTable } from "./text.js";
 
 /// More of a text is shown when asked for.
 const SHOWN_AT_FIRST = 100000;
@@ -14,7 +15,7 @@ const COLOURED_LINES = 1000;
 export class StepPage extends View {
   constructor(app, route) {
     super(app, route);
-    Object.assign(this, { id: route.parts[1], number: Number(route.parts[3]), step: null, hasNext: false, live: {}, opened: new Set() });
+    Object.assign(this, { id: route.parts[1], number: Number(route.parts[3]), step: null, hasNext: false, live: Object.create(null), opened: new Set() });
   }
 
   async load() {
@@ -35,7 +36,7 @@ export class StepPage extends View {
 
   output(chunk) {
     if (chunk.run !== this.id || Number(chunk.step) !== this.number) return;
-    const before = chunk.start ? "" : this.live[chunk.stream] ?? "";
+    const before = chunk.start ? "" : inTable(this.live, chunk.stream) ?? "";
     this.live[chunk.stream] = (before + chunk.text).slice(-KEPT_WHILE_RUNNING);
     this.app.draw();
   }

@@ -18,6 +18,12 @@ function visible(character) {
   return code === 0x7f ? "\u2421" : `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
 }
 
+/// What a table of ours has for a name from outside. A name such as `constructor` or `__proto__` is in every object of the
+/// language, but in no table.
+export function inTable(table, name) {
+  return table && Object.hasOwn(table, name) ? table[name] : undefined;
+}
+
 /// The first line of a text, cut to a number of characters.
 export function firstLine(text, limit = 160) {
   const line = String(text ?? "").trim().split("\n", 1)[0];

@@ -5,6 +5,7 @@ import { h } from "./h.js";
 import { Rows } from "./rows.js";
 import { count, duration, exact, money, plural } from "./format.js";
 import { statusDot } from "./icons.js";
+import { inTable } from "./text.js";
 
 const ROW_HEIGHT = 24;
 const MOST_ROWS = 12;
@@ -48,7 +49,7 @@ export class Timeline {
   }
 
   row(agent, index) {
-    const paths = Object.entries(Object.groupBy ? Object.groupBy(agent.spans, (span) => span.look) : byLook(agent.spans));
+    const paths = [...byLook(agent.spans)];
     const name = agent.title ? `${agent.title}` : agent.id;
     const depth = Math.min(4, agent.id.split("_").length - 1);
     const summary = `${agent.id}${agent.title ? `, ${agent.title}` : ""}: ${plural(agent.steps, "step")}, ${money(agent.cost_usd)}`;
@@ -68,7 +69,7 @@ export class Timeline {
 
   explain(event, agent) {
     const span = this.spanAt(event, agent);
-    const what = span && (span.kind === "step" ? `${span.state}${span.steps > 1 ? `, ${plural(span.steps, "step")}` : ""}` : SPAN_WORDS[span.look]);
+    const what = span && (span.kind === "step" ? `${span.state}${span.steps > 1 ? `, ${plural(span.steps, "step")}` : ""}` : inTable(SPAN_WORDS, span.look));
     event.currentTarget.title = span ? `${what}, ${duration(span.end - span.start)}\n${exact(span.from)}` : "";
     event.currentTarget.classList.toggle("can-open", Boolean(span?.step));
   }
@@ -88,8 +89,11 @@ export class Timeline {
 }
 
 function byLook(spans) {
-  const groups = {};
-  for (const span of spans) (groups[span.look] ??= []).push(span);
+  const groups = new Map();
+  for (const span of spans) {
+    if (!groups.has(span.look)) groups.set(span.look, []);
+    groups.get(span.look).push(span);
+  }
   return groups;
 }
 

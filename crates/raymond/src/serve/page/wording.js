@@ -1,6 +1,6 @@
 // What an event of the journal means, in a sentence.
 
-import { firstLine } from "./text.js";
+import { firstLine, inTable } from "./text.js";
 import { clockTime, duration, money, plural } from "./format.js";
 
 const WORDING = {
@@ -28,7 +28,7 @@ const WORDING = {
 };
 
 export function sentence(event) {
-  return (WORDING[event.event] ?? ((e) => String(e.event).replaceAll("_", " ")))(event);
+  return (inTable(WORDING, event.event) ?? ((e) => String(e.event).replaceAll("_", " ")))(event);
 }
 
 function wentBack({ run, origin }) {
@@ -48,5 +48,5 @@ const COLOUR_OF_EVENT = {
 
 /// The status whose colour an event has, if it stands out.
 export function eventColour(event) {
-  return event.event === "run_stopped" ? event.status : COLOUR_OF_EVENT[event.event] ?? null;
+  return event.event === "run_stopped" ? event.status : inTable(COLOUR_OF_EVENT, event.event) ?? null;
 }

@@ -5,6 +5,7 @@ import { View, address, panel } from "./page.js";
 import { count, plural } from "./format.js";
 import { icon, stateIcon } from "./icons.js";
 import { graphView } from "./graph.js";
+import { inTable } from "./text.js";
 
 export class WorkflowList extends View {
   constructor(app, route) {
@@ -46,7 +47,7 @@ function findingsNote(findings) {
 export class WorkflowPage extends View {
   constructor(app, route) {
     super(app, route);
-    Object.assign(this, { id: route.parts[1], workflow: null, graph: null, findings: [], state: null, text: null, start: { problem: null, findings: [], wrong: {}, isSending: false } });
+    Object.assign(this, { id: route.parts[1], workflow: null, graph: null, findings: [], state: null, text: null, start: { problem: null, findings: [], wrong: new Map(), isSending: false } });
   }
 
   async load() {
@@ -117,7 +118,7 @@ export class WorkflowPage extends View {
     const inputs = Object.entries(workflow.inputs ?? {}).map(([name, one]) => ({ name: one.name ?? name, ...one }));
     return panel("start", "Start a run", null, h("form", { onsubmit: (event) => this.submit(event, inputs) },
       mode === "none" ? null : field(workflow.input?.label ?? "Input", workflow.input?.description, mode === "required", h("textarea", { name: "input", rows: "3", required: mode === "required" })),
-      inputs.map((one) => inputField(one, start.wrong[one.name])),
+      inputs.map((one) => inputField(one, start.wrong.get(one.name))),
       h("div", { class: "field-row" }, field("Budget in dollars", null, false, h("input", { name: "budget", type: "number", min: "0", step: "any", placeholder: workflow.default_budget ? `${workflow.default_budget}` : "10" })),
         field("Model", null, false, h("input", { name: "model", autocomplete: "off", placeholder: "as the states say" }))),
       h("details", {}, h("summary", {}, "More"), h("div", { class: "field-row" }, field("Effort", null, false, h("input", { name: "effort", autocomplete: "off" })), field("Backend", null, false, h("input", { name: "backend", autocomplete: "off", placeholder: workflow.backend ?? "" }))),
@@ -135,20 +136,20 @@ export class WorkflowPage extends View {
     if (named.length) body.inputs = Object.fromEntries(named);
     const labels = (text("labels") ?? "").split("\n").map((line) => line.split("=")).filter(([name]) => name.trim());
     if (labels.length) body.labels = Object.fromEntries(labels.map(([name, ...value]) => [name.trim(), value.join("=").trim()]));
-    Object.assign(this.start, { isSending: true, problem: null, findings: [], wrong: {} });
+    Object.assign(this.start, { isSending: true, problem: null, findings: [], wrong: new Map() });
     this.app.draw();
     try {
       const answer = await this.data.post(["runs"], body);
       this.app.go(address(["runs", answer.run]));
     } catch (problem) {
-      const wrong = problem.body?.inputs ?? {};
+      const wrong = new Map(Object.entries(problem.body?.inputs ?? {}));
       const isShownAtField = (name) => inputs.some((one) => one.name === name);
-      const isAllShown = Object.keys(wrong).length > 0 && Object.keys(wrong).every(isShownAtField);
+      const isAllShown = wrong.size > 0 && [...wrong.keys()].every(isShownAtField);
       Object.assign(this.start, { problem: isAllShown ? "Some of it is not right yet: see above." : problem.message, findings: problem.body?.findings ?? [], wrong });
     }
     this.start.isSending = false;
     this.app.draw();
-    if (Object.keys(this.start.wrong).length) requestAnimationFrame(() => document.querySelector(".start [aria-invalid=true]")?.focus());
+    if (this.start.wrong.size) requestAnimationFrame(() => document.querySelector(".start [aria-invalid=true]")?.focus());
   }
 }
 
@@ -166,7 +167,7 @@ function inputField(input, problem) {
   if (input.type === "boolean") return h("label", { class: "field check" }, h("input", { type: "checkbox", ...about, checked: value === "true" }), h("span", {}, input.name), input.description ? h("span", { class: "dim small" }, input.description) : null, wrong);
   if (input.type === "choice") return field(input.name, input.description, isNeeded, h("select", { ...about, value, required: isNeeded }, value === "" ? h("option", { value: "" }, "") : null, (input.choices ?? []).map((one) => h("option", { value: one }, one))), wrong);
   const words = { integer: "a whole number", number: "a number", file: "a path below the project" };
-  const description = [input.description, words[input.type]].filter(Boolean).join("; ");
+  const description = [input.description, inTable(words, input.type)].filter(Boolean).join("; ");
   const isNumber = input.type === "integer" || input.type === "number";
   return field(input.name, description, isNeeded, h("input", { ...about, value, inputmode: isNumber ? "decimal" : null, class: isNumber ? "num" : null, required: isNeeded, autocomplete: "off" }), wrong);
 }

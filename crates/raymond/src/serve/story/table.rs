@@ -9,7 +9,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::files::private_options;
+use crate::files::{open_plain_as, private_options};
 
 /// How many of the newest rows are at least in memory. What is written to the file at once is as long.
 const RECENT_ROWS: usize = 4096;
@@ -207,7 +207,7 @@ fn nameless_file(folder: &Path) -> io::Result<File> {
         const DELETE_ON_CLOSE: u32 = 0x0400_0000;
         std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, DELETE_ON_CLOSE);
     }
-    let file = options.open(&path)?;
+    let file = open_plain_as(&mut options, &path)?;
     #[cfg(unix)]
     std::fs::remove_file(&path)?;
     Ok(file)

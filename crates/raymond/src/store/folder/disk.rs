@@ -127,11 +127,11 @@ impl Disk for SystemDisk {
 
     fn create(&self, path: &Path, read_only: bool) -> io::Result<Box<dyn DiskFile>> {
         let mut options = if read_only { read_only_options() } else { private_options() };
-        Ok(Box::new(options.read(true).append(true).create_new(true).open(path)?))
+        Ok(Box::new(files::open_plain_as(options.read(true).append(true).create_new(true), path)?))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(private_options().read(true).append(true).open(path)?))
+        Ok(Box::new(files::open_plain_as(private_options().read(true).append(true), path)?))
     }
 
     fn read(&self, path: &Path, offset: u64) -> io::Result<Box<dyn DiskFile>> {
@@ -177,7 +177,7 @@ impl Disk for SystemDisk {
 pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
     // Only Unix can sync a folder; elsewhere the file system orders its own changes.
     if cfg!(unix) {
-        File::open(dir)?.sync_all()?;
+        files::open_folder(dir)?.sync_all()?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::name::AgentId;
 
 use super::disk::{create_private_dir, private_options};
-use crate::files;
+use crate::files::{self, open_plain_as};
 use crate::store::elsewhere::Elsewhere;
 use crate::store::id::check_run_id;
 
@@ -57,7 +57,7 @@ pub(super) fn write(dir: &Path, run: &str, mark: &Elsewhere) -> io::Result<()> {
 
 /// The first mark of a run is synced: without one, the run would be taken for one of this machine.
 fn write_new(path: &Path, mark: &Elsewhere, is_first: bool) -> io::Result<()> {
-    let mut file = private_options().write(true).create_new(true).open(path)?;
+    let mut file = open_plain_as(private_options().write(true).create_new(true), path)?;
     serde_json::to_writer(&mut file, mark)?;
     file.write_all(b"\n")?;
     if is_first { file.sync_all() } else { Ok(()) }
@@ -75,7 +75,7 @@ fn some_of(hosts: &BTreeMap<AgentId, String>) -> BTreeMap<AgentId, String> {
 
 /// Notes that a run with a mark is removed.
 pub(super) fn note_removal(dir: &Path, run: &str) -> io::Result<()> {
-    no_file_is_fine(std::fs::copy(path_of(dir, run), removed_path_of(dir, run)).map(drop))
+    no_file_is_fine(files::copy(&path_of(dir, run), &removed_path_of(dir, run)).map(drop))
 }
 
 pub(super) fn was_removed(dir: &Path, run: &str) -> bool {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::disk::{create_private_dir, private_options, remove_if_there, sync_dir};
-use crate::files::open_plain;
+use crate::files::{open_plain, open_plain_as};
 use crate::store::error::StoreError;
 use crate::store::inbox::{
     Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch, is_message_name,
@@ -88,7 +88,7 @@ fn post(dir: &Path, name: &str, content: &str) -> io::Result<Posted> {
 }
 
 fn write_and_link(unfinished: &Path, path: &Path, content: &str) -> io::Result<()> {
-    let mut file = private_options().write(true).create_new(true).open(unfinished)?;
+    let mut file = open_plain_as(private_options().write(true).create_new(true), unfinished)?;
     file.write_all(content.as_bytes())?;
     file.sync_all()?;
     // Unlike a rename, a link never replaces what is there.

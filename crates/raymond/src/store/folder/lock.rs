@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use super::disk::{is_at, private_options};
 use super::place::RunPaths;
-use crate::files::{check_plain, open_plain};
+use crate::files::{open_plain, open_plain_as};
 use crate::store::error::StoreError;
-use crate::store::home::{Holder, Lease};
+use crate::store::home::{Holder, Lease, pid_namespace};
 
 /// How long taking the lock is tried. A process that only asks whether a run is live holds it for a moment.
 const PATIENCE: Duration = Duration::from_millis(1000);
@@ -67,8 +67,7 @@ impl RunLock {
         let io = |error| StoreError::io(path.display(), "lock", error);
         let mut options = private_options();
         let options = options.read(true).write(true).create(true).truncate(false);
-        let file = options.open(path).map_err(io)?;
-        check_plain(&file).map_err(io)?;
+        let file = open_plain_as(options, path).map_err(io)?;
         let mut said = holder_file(path, &file, options).map_err(io)?;
         if !lock_patiently(&file, &mut said).map_err(io)? {
             let run = path.file_stem().unwrap_or_default().display().to_string();
@@ -122,7 +121,7 @@ fn holder_file(_path: &Path, lock: &File, _options: &OpenOptions) -> io::Result<
 /// Here no other process can read a file that is locked, so it is one beside it.
 #[cfg(windows)]
 fn holder_file(path: &Path, _lock: &File, options: &OpenOptions) -> io::Result<File> {
-    options.open(path.with_extension("holder"))
+    open_plain_as(&mut options.clone(), &path.with_extension("holder"))
 }
 
 /// False if a living process holds the lock for longer than asking takes.
@@ -199,16 +198,10 @@ fn is_live(path: &Path) -> io::Result<Option<Holder>> {
     }
 }
 
-/// The pid namespace of this process, on systems that have them.
-fn pid_namespace() -> Option<String> {
-    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
-    Some(namespace.to_string_lossy().into_owned())
-}
-
 /// Whether the holder has died. A child that it had just forked may hold the lock for a moment longer.
 #[cfg(unix)]
 fn is_known_dead(holder: &Holder) -> bool {
-    if holder.pid_namespace.is_some() && holder.pid_namespace != pid_namespace() {
+    if !holder.is_in_this_namespace() {
         return false;
     }
     let pid = holder.pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);

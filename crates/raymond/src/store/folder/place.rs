@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
 use super::elsewhere;
+use crate::files::open_plain_as;
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
 use crate::store::payload::hash_of;
 
@@ -88,7 +89,7 @@ impl StateDir {
     pub fn create_home(&self) -> io::Result<()> {
         let Some(home) = &self.home else { return Ok(()) };
         create_private_dir(home)?;
-        let ignore = private_options().write(true).create_new(true).open(home.join(".gitignore"));
+        let ignore = open_plain_as(private_options().write(true).create_new(true), &home.join(".gitignore"));
         match ignore {
             Ok(mut file) => file.write_all(IGNORED.as_bytes()),
             // The user may have changed it.
@@ -106,7 +107,7 @@ impl StateDir {
 
     /// The folder in which the steps of a run leave files. Steps run on this machine wherever the run itself is kept.
     pub fn scratch(&self, id: &str) -> Result<PathBuf, BadRunId> {
-        Ok(self.run(id)?.with_suffix("tasks"))
+        Ok(self.run(id)?.scratch())
     }
 
     /// The folder that holds the debug files of all runs.
@@ -387,6 +388,11 @@ impl RunPaths {
             0 => format!("{}.jsonl", self.id),
             _ => format!("{}.{number:04}.jsonl", self.id),
         }
+    }
+
+    /// The folder in which its steps leave files.
+    pub fn scratch(&self) -> PathBuf {
+        self.with_suffix("tasks")
     }
 
     fn with_suffix(&self, suffix: &str) -> PathBuf {

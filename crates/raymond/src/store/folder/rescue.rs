@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::disk::{DiskFile, private_options};
 use super::place::RunPaths;
+use crate::files::open_plain_as;
 
 /// How many names are tried in one folder.
 const NAMES: u32 = 100;
@@ -52,7 +53,7 @@ fn create(folder: &Path, run: &str) -> io::Result<(PathBuf, File)> {
     loop {
         let suffix = if number == 1 { String::new() } else { format!("-{number}") };
         let path = folder.join(format!("raymond-rescue-{run}{suffix}.jsonl"));
-        match private_options().write(true).create_new(true).open(&path) {
+        match open_plain_as(private_options().write(true).create_new(true), &path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < NAMES => number += 1,
             Err(error) => return Err(error),
             Ok(file) => return Ok((path, file)),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::name::{Suffix, in_round};
 use super::{Trouble, cannot_write};
-use crate::files::private_options;
+use crate::files::{open_plain_as, private_options};
 
 /// The most bytes of a step's output that a debug file holds.
 pub const MOST_FILE_BYTES: u64 = 64 * 1024 * 1024;
@@ -74,7 +74,7 @@ pub(super) fn create(
     let mut round = round;
     loop {
         let path = path(folder, stem, round, suffix);
-        match private_options().write(true).create_new(true).open(&path) {
+        match open_plain_as(private_options().write(true).create_new(true), &path) {
             Ok(file) => {
                 let file = BoundedFile { file, path, room: MOST_FILE_BYTES, suffix, is_cut: false };
                 return Ok((file, round));

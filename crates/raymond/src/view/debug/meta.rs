@@ -10,7 +10,7 @@ use raymond_core::money::Usd;
 use serde::{Deserialize, Serialize};
 
 use super::StepName;
-use crate::process::secrets::{HIDDEN, is_secret};
+use crate::process::secrets::{HIDDEN, Secrets, is_secret};
 use crate::process::{Ending, ProcessExit, ProgramSpec, TOKEN_VARIABLE};
 use crate::run::driver::now;
 
@@ -59,16 +59,25 @@ impl Attempt {
 
 /// Environment variables, with secrets replaced and long values cut.
 #[derive(Debug, Default)]
-pub(super) struct Environment(BTreeMap<String, String>);
+pub(super) struct Environment {
+    shown: BTreeMap<String, String>,
+    secrets: Secrets,
+}
 
 impl Environment {
     pub(super) fn inherited(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let variables: Vec<(OsString, OsString)> = variables.into_iter().collect();
+        let secrets = Secrets::of(variables.iter().map(|(name, value)| (name, value)));
         let shown = variables.into_iter().map(|(name, value)| {
             let name = name.to_string_lossy().into_owned();
-            let value = shown(&name, &value.to_string_lossy());
+            let value = shown(&name, &value.to_string_lossy(), &secrets);
             (name, value)
         });
-        Self(shown.collect())
+        Self { shown: shown.collect(), secrets }
+    }
+
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 }
 
@@ -79,22 +88,28 @@ pub(super) struct Invocation {
     cwd: String,
     /// The variables that differ from the inherited ones; one without a value is removed.
     changes: Vec<(String, Option<String>)>,
+    /// What no record of the program may show.
+    secrets: Secrets,
 }
 
 impl Invocation {
-    pub(super) fn new(spec: &ProgramSpec) -> Self {
+    pub(super) fn new(spec: &ProgramSpec, inherited: &Environment) -> Self {
         let text = |part: &OsString| part.to_string_lossy().into_owned();
+        let set = spec.env.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let secrets = inherited.secrets.joined(&Secrets::of(set));
         let changes = spec.env.iter().map(|(name, value)| {
             let name = text(name);
-            let value = value.as_ref().map(|value| shown(&name, &value.to_string_lossy()));
+            let value = value.as_ref().map(|value| shown(&name, &value.to_string_lossy(), &secrets));
             (name, value)
         });
         // The process module adds the token when it starts the program.
-        let token = (TOKEN_VARIABLE.to_owned(), Some(shown(TOKEN_VARIABLE, &spec.token)));
+        let token = (TOKEN_VARIABLE.to_owned(), Some(HIDDEN.to_owned()));
+        let command = [&spec.program].into_iter().chain(&spec.args).map(text);
         Self {
-            command: [&spec.program].into_iter().chain(&spec.args).map(text).collect(),
+            command: command.map(|part| secrets.hide(part)).collect(),
             cwd: spec.cwd.to_string_lossy().into_owned(),
             changes: changes.chain([token]).collect(),
+            secrets,
         }
     }
 }
@@ -168,14 +183,18 @@ pub(super) fn text(
     verdict: &Verdict,
     duration: Duration,
 ) -> String {
+    let secrets = program.map_or(&inherited.secrets, |program| &program.secrets);
+    let changed_values: Vec<String> =
+        changed_values.iter().cloned().map(|value| secrets.hide(value)).collect();
+    let error = verdict.error.clone().map(|error| secrets.hide(error));
     let document = Document {
         attempt,
         status: verdict.status,
-        error: verdict.error.as_deref(),
+        error: error.as_deref(),
         ended: ended.unwrap_or(&ProgramEnd::NOT_STARTED),
         duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         cost_usd: verdict.cost_usd,
-        changed_values,
+        changed_values: &changed_values,
         command: program.map_or(&[], |program| &program.command),
         cwd: program.map(|program| program.cwd.as_str()),
         environment: program.map(|program| environment_of(inherited, program)).unwrap_or_default(),
@@ -186,7 +205,7 @@ pub(super) fn text(
 
 fn environment_of<'a>(inherited: &'a Environment, program: &'a Invocation) -> BTreeMap<&'a str, &'a str> {
     let mut variables: BTreeMap<&str, &str> =
-        inherited.0.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        inherited.shown.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for (name, value) in &program.changes {
         match value {
             Some(value) => variables.insert(name, value),
@@ -205,12 +224,12 @@ pub(super) fn says_failed(bytes: &[u8]) -> bool {
     serde_json::from_slice::<StatusOnly>(bytes).is_ok_and(|meta| meta.status == Status::Failed)
 }
 
-/// The value of a variable, replaced if it is a secret and cut if it is long.
-fn shown(name: &str, value: &str) -> String {
+/// The value of a variable, replaced if it is a secret, without others, and cut if it is long.
+fn shown(name: &str, value: &str, secrets: &Secrets) -> String {
     if is_secret(name) {
         return HIDDEN.to_owned();
     }
-    clipped(value).into_owned()
+    clipped(&secrets.hide(value.to_owned())).into_owned()
 }
 
 fn clipped(value: &str) -> Cow<'_, str> {
@@ -230,14 +249,17 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        assert_eq!(shown("GITHUB_TOKEN", "value"), HIDDEN);
-        assert_eq!(shown("HOME", "/home/me"), "/home/me");
+        let secrets = Secrets::of([("GITHUB_TOKEN", "a-value")]);
+        assert_eq!(shown("GITHUB_TOKEN", "value", &secrets), HIDDEN);
+        assert_eq!(shown("HOME", "/home/me", &secrets), "/home/me");
+        assert_eq!(shown("AUTH", "Bearer a-value", &secrets), "Bearer ***");
+        assert_eq!(shown("DB", "postgres://me:pw@db", &secrets), "postgres://me:***@db");
     }
 
     #[test]
     fn long_values_are_clipped_between_characters() {
         let value = "ü".repeat(5000);
-        let shown = shown("RAYMOND_INPUT", &value);
+        let shown = shown("RAYMOND_INPUT", &value, &Secrets::default());
         assert!(shown.ends_with("ü … (10000 bytes)"));
         assert!(shown.len() < MOST_VALUE_BYTES + 40);
     }

@@ -79,7 +79,8 @@ impl LeftFiles {
         let mut text =
             String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into());
         text = match suffix {
-            Suffix::Stream | Suffix::Meta => self.secrets.also_in_json().hide(text),
+            Suffix::Stream => self.secrets.hide_in_lines(text),
+            Suffix::Meta => self.secrets.hide_in_document(&text),
             Suffix::Prompt | Suffix::Stdout | Suffix::Stderr | Suffix::Error => self.secrets.hide(text),
         };
         if matches!(suffix, Suffix::Prompt | Suffix::Meta) {

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use raymond_core::graph::{ReadFile, Told};
 use raymond_core::input::{Plan, PromptPlan};
 use raymond_core::run::Options;
-use raymond_core::tag::Located as LocatedTag;
 use raymond_core::workflow::StateFile;
 
 use super::{Parts, TurnSettings, options_in, prompt, read_state, script};
@@ -20,6 +19,7 @@ use crate::agent::registry::Backends;
 use crate::error::UserError;
 use crate::paths::{normalise, shown};
 use crate::workflow::manifest::Defaults;
+use crate::workflow::named::{in_policy, in_tags};
 use crate::workflow::scope::{Form, Given, Scope, Source};
 use crate::workflow::scopes::Allowed;
 use needs::Conversations;
@@ -134,10 +134,9 @@ fn check_scope(
             conversations.add(&state, prompt, tags);
             let names = std::iter::once(&prompt.backend).chain(&prompt.fallbacks).cloned().collect();
             prompts.push((state.clone(), names));
-            let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
-            others.extend(entries.filter(|entry| entry.tag.is_workflow()).filter_map(|e| e.target.clone()));
+            others.extend(prompt.policy.iter().flat_map(in_policy));
         }
-        others.extend(workflows_in(tags));
+        others.extend(in_tags(tags));
         let beside = match &source.given {
             Given::Beside { text, .. } => text.as_str(),
             Given::InText | Given::InPart { .. } => "",
@@ -182,12 +181,6 @@ fn settings_of(
             Ok((read.plan, read.turn, read.body))
         }
     }
-}
-
-/// The other workflows whose names stand in tags.
-fn workflows_in(tags: &[LocatedTag]) -> impl Iterator<Item = String> {
-    let tags = tags.iter().map(|located| &located.tag);
-    tags.filter(|tag| tag.name.is_workflow()).map(|tag| tag.content.trim().to_owned())
 }
 
 /// A state's prompt cannot be sent to a backend that is not there, or that cannot do what the state needs. Backends

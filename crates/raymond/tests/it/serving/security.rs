@@ -206,6 +206,28 @@ fn a_request_sets_no_folder_no_environment_and_skips_no_permissions() {
     assert_eq!(options["model"], "--help");
 }
 
+/// Nobody can be asked there.
+#[test]
+fn settings_that_give_power_hold_only_for_workflows_of_the_project() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<result>x</result>'");
+    rig.write("../mine/START.sh", "test -e mended && echo '<result>y</result>'");
+    assert_eq!(rig.raymond(&["../mine", "--id", "x"]).exit, 1);
+    rig.write("mended", "");
+    rig.write(".raymond/config.toml", "[raymond]\nnotify = \"echo $RAYMOND_RUN_ID >> obeyed\"\n");
+    let site = Site::start(&rig);
+    let refused = site.post("/api/v1/runs/x/resume", &json!({}));
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.body.contains("--trust") && refused.body.contains("notify = "), "{refused:?}");
+    assert_eq!(site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "own" })).status, 201);
+    wait_until("the project's own command", || rig.read("obeyed").contains("own"));
+    assert!(!rig.read("obeyed").contains('x'));
+    // With consent it goes on.
+    rig.raymond(&["doctor", "--trust"]);
+    assert_eq!(site.post("/api/v1/runs/x/resume", &json!({})).status, 202);
+    wait_until("its end", || rig.read("obeyed").contains('x'));
+}
+
 #[test]
 fn headers_and_bodies_are_bounded() {
     let rig = with_run();
@@ -262,7 +284,9 @@ fn opens(site: &Site, path: &str) -> bool {
 fn connections_are_bounded_and_a_closed_one_makes_room() {
     let rig = with_run();
     let site = Site::start(&rig);
-    let request = format!("GET /api/v1/health HTTP/1.1\r\nHost: {}\r\n\r\n", site.address);
+    let (host, token) = (&site.address, &site.token);
+    let request =
+        format!("GET /api/v1/health HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
     let ask = |connection: &mut TcpStream| {
         connection.write_all(request.as_bytes()).unwrap();
         let mut answer = [0; 15];

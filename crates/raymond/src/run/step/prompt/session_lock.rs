@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::agent::TurnFault;
 use crate::config::user_state_folder;
-use crate::files::create_private_folders;
+use crate::files::{create_private_folders, open_plain_as};
 use crate::store::hash_of;
 
 /// The right to run a turn in a session, until it is dropped or the process ends. The file is never deleted: otherwise
@@ -27,8 +27,9 @@ impl SessionLock {
 
     fn take_in(folder: &Path, backend: &str, session: &str) -> Result<Option<Self>, TurnFault> {
         let name = hash_of(format!("{backend}\n{session}").as_bytes());
-        let opened = create_private_folders(folder)
-            .and_then(|()| File::options().create(true).append(true).open(folder.join(&name[..32])));
+        let opened = create_private_folders(folder).and_then(|()| {
+            open_plain_as(File::options().create(true).append(true), &folder.join(&name[..32]))
+        });
         let failed = |error: std::io::Error| TurnFault::SessionInUse {
             message: format!("its lock in {} cannot be taken: {error}", folder.display()),
         };

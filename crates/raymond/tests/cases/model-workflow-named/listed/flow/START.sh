@@ -1,0 +1,1 @@
+echo "<result>listed</result>"

@@ -1,0 +1,1 @@
+echo "<result>named in a policy</result>"

@@ -1,0 +1,1 @@
+echo '<reset-workflow>../script</reset-workflow>'

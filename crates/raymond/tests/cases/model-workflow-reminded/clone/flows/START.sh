@@ -1,0 +1,1 @@
+echo "<result>the clone ran</result>"

@@ -1,0 +1,1 @@
+echo "<result>the other ran</result>"

@@ -1,0 +1,1 @@
+echo "<reset-workflow>../clone/$(echo flows)</reset-workflow>"
