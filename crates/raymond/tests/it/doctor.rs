@@ -105,10 +105,7 @@ fn versions_and_logins_are_told() {
 fn whom_a_program_serves_is_told() {
     let rig = rig("gemini", "");
     let program = write_program(&rig, "fake-gemini", "0.61.0", 0);
-    rig.write(
-        ".raymond/config.toml",
-        format!("[raymond]\nbackend = \"gemini\"\n[backend.gemini]\ncommand = {program:?}\n"),
-    );
+    rig.write(OWN, format!("[raymond]\nbackend = \"gemini\"\n[backend.gemini]\ncommand = {program:?}\n"));
     let people = rig.raymond(&["doctor"]).stdout;
     assert!(people.contains("serves only API keys and enterprise accounts"), "{people}");
 }
