@@ -11,6 +11,7 @@ cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/agents
 # npm would otherwise install the program and only warn.
 agents="
 codex    0.166.0 @openai/codex                    16
+codex    0.169.0 @openai/codex                    16
 gemini   0.61.0  @google/gemini-cli               20
 pi       0.87.1  @earendil-works/pi-coding-agent  22
 opencode 1.18.33 opencode-ai                      0

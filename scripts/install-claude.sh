@@ -6,7 +6,7 @@ cache=${RAYMOND_CI_CACHE:-$HOME/.cache/raymond-ci}/claude-code
 # Claude Code must not update itself, and must not use the home folder of the user who runs this.
 user_home=$HOME
 export DISABLE_AUTOUPDATER=1 HOME=$cache
-versions=${*:-2.1.197 2.1.325}
+versions=${*:-2.1.197 2.1.325 2.1.327}
 
 for version in $versions; do
     folder=$cache/$version

@@ -49,6 +49,8 @@
 //! | `run` | a shell command, run in the working directory as the agent's work |
 //! | `tools` | names of tools that are announced |
 //! | `denied` | names of tools that were refused |
+//! | `servers` | tool servers by name, with their status, such as `failed` |
+//! | `deferred` | the tool whose use a hook has put off |
 //! | `earlier` | final messages before the last one, as when background work wakes the agent |
 //! | `linger_ms` | how long it stays alive after the end |
 //! | `child_s` | starts a child in its own session that sleeps this number of seconds |

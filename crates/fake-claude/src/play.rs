@@ -75,7 +75,7 @@ impl Player<'_> {
             eprintln!("{}", self.rule().stderr);
         }
         self.reach(Point::Start)?;
-        self.voice.init(permission_mode)?;
+        self.voice.init(permission_mode, &self.rule().servers)?;
         for number in 0..self.rule().babble {
             voice::print_line(&format!("this is line {number} of something that is not JSON {{"))?;
         }
@@ -155,7 +155,7 @@ impl Player<'_> {
         let share = cost / (self.rule().earlier.len() + 1) as f64;
         for text in self.rule().earlier.clone() {
             self.succeed(&text, share)?;
-            self.voice.init("default")?;
+            self.voice.init("default", &self.rule().servers)?;
         }
         if let Some(said) = self.turn.session.history.last_mut() {
             said.reply = Some(self.reply.clone());
@@ -180,12 +180,13 @@ impl Player<'_> {
     }
 
     fn succeed(&mut self, text: &str, cost: f64) -> Result<()> {
-        let denied = self.rule().denied.clone();
+        let Rule { denied, deferred, .. } = self.rule().clone();
         let ending = Ending {
             subtype: "success",
             reason: "completed",
             text: Some(text),
             denied: &denied,
+            deferred: deferred.as_deref(),
             ..Ending::default()
         };
         self.voice.result(&ending, cost)

@@ -1,6 +1,7 @@
 //! The rules of a script. `main.rs` explains the fields.
 
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
@@ -30,6 +31,8 @@ pub(crate) struct Rule {
     pub(crate) run: Option<String>,
     pub(crate) tools: Vec<String>,
     pub(crate) denied: Vec<String>,
+    pub(crate) servers: BTreeMap<String, String>,
+    pub(crate) deferred: Option<String>,
     pub(crate) earlier: Vec<String>,
     pub(crate) linger_ms: u64,
     pub(crate) child_s: Option<f64>,

@@ -1,6 +1,7 @@
 //! Prints the events of the `stream-json` format.
 
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write;
 
@@ -55,13 +56,16 @@ pub(crate) struct Ending<'a> {
     pub(crate) text: Option<&'a str>,
     pub(crate) error: Option<String>,
     pub(crate) denied: &'a [String],
+    /// The tool whose use a hook has put off.
+    pub(crate) deferred: Option<&'a str>,
 }
 
 impl Voice {
-    pub(crate) fn init(&self, permission_mode: &str) -> Result<()> {
+    pub(crate) fn init(&self, permission_mode: &str, servers: &BTreeMap<String, String>) -> Result<()> {
+        let servers = servers.iter().map(|(name, status)| json!({"name": name, "status": status}));
         print(&json!({"type": "system", "subtype": "init", "session_id": self.session, "model": self.model,
             "cwd": std::env::current_dir()?.to_string_lossy(), "permissionMode": permission_mode,
-            "tools": ["Bash", "Edit", "Read", "Write"], "mcp_servers": [], "slash_commands": [],
+            "tools": ["Bash", "Edit", "Read", "Write"], "mcp_servers": servers.collect::<Vec<_>>(), "slash_commands": [],
             "apiKeySource": "none", "claude_code_version": self.style.version()}))
     }
 
@@ -131,6 +135,10 @@ impl Voice {
             "stop_reason": if ending.mid_work { "tool_use" } else { "end_turn" }});
         if let Some(text) = ending.text {
             event["result"] = json!(text);
+        }
+        if let Some(tool) = ending.deferred {
+            event["stop_reason"] = json!("tool_deferred");
+            event["deferred_tool_use"] = json!({"id": "toolu_1", "name": tool, "input": {}});
         }
         if let Some(error) = &ending.error {
             event["errors"] = json!([error]);

@@ -20,7 +20,10 @@ pub struct Request {
     pub raw: String,
     /// The session id that the program reports.
     pub session: String,
+    /// The names of the tools that the model may use.
     pub tools: Vec<String>,
+    /// How hard the model is to think; empty if that is not said.
+    pub effort: String,
     /// Equal if two requests had the same system prompt.
     pub system: u64,
     pub is_streamed: bool,
@@ -54,7 +57,8 @@ impl Request {
             prompt: prompt.to_owned(),
             raw: Value::Array(messages).to_string(),
             session: session(&body["metadata"]["user_id"]),
-            tools: body["tools"].as_array().into_iter().flatten().map(|tool| text(&tool["name"])).collect(),
+            tools: tools(body),
+            effort: effort(body),
             system: hasher.finish(),
             is_streamed: body["stream"].as_bool().unwrap_or(false),
             answer: String::new(),
@@ -72,7 +76,8 @@ impl Request {
             prompt: prompt.to_owned(),
             raw: body.to_string(),
             session: String::new(),
-            tools: Vec::new(),
+            tools: tools(body),
+            effort: effort(body),
             system: 0,
             is_streamed,
             answer: String::new(),
@@ -86,6 +91,18 @@ impl Request {
     pub fn nanos(&self) -> u64 {
         nanos_for(&self.model, self.used)
     }
+}
+
+/// The names of the offered tools, as each service has them.
+fn tools(body: &Value) -> Vec<String> {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let name = |tool: &Value| text(tool.pointer("/function/name").unwrap_or(&tool["name"]));
+    tools.map(name).filter(|name| !name.is_empty()).collect()
+}
+
+fn effort(body: &Value) -> String {
+    let places = ["/reasoning_effort", "/reasoning/effort", "/output_config/effort"];
+    text(places.into_iter().find_map(|place| body.pointer(place)).unwrap_or(&Value::Null))
 }
 
 /// The parts that help when a test fails.

@@ -50,6 +50,8 @@ pub struct Settings {
     pub deny_tools: Option<Vec<String>>,
     pub add_dirs: Option<Vec<String>>,
     pub mcp_config: Option<Vec<String>>,
+    /// Whether the turn fails if one of its tool servers does not start.
+    pub require_mcp: Option<bool>,
     /// Steps with the same name never run at the same time.
     pub exclusive: Option<String>,
     pub result_schema: Option<ResultSchema>,
@@ -71,7 +73,7 @@ pub type FrontmatterError = SourceError;
 type Setter = fn(&mut Reader, &Field) -> Result<(), Fault>;
 
 /// The table of settings, in the order the documentation gives them.
-const SETTINGS: [(&str, Setter); 15] = [
+const SETTINGS: [(&str, Setter); 16] = [
     ("allowed_transitions", Reader::read_policy),
     ("model", |reader, field| text(field).map(|text| reader.settings.model = Some(text))),
     ("effort", |reader, field| text(field).map(|text| reader.settings.effort = Some(text))),
@@ -94,6 +96,7 @@ const SETTINGS: [(&str, Setter); 15] = [
     ("mcp_config", |reader, field| {
         text_or_texts(field).map(|texts| reader.settings.mcp_config = Some(texts))
     }),
+    ("require_mcp", |reader, field| flag(field).map(|flag| reader.settings.require_mcp = Some(flag))),
     ("exclusive", |reader, field| exclusive(field).map(|name| reader.settings.exclusive = Some(name))),
     ("result_schema", |reader, field| {
         result_schema(field).map(|schema| reader.settings.result_schema = Some(schema))

@@ -16,6 +16,7 @@ mod events;
 mod fault;
 mod gemini;
 mod grant;
+mod kept;
 mod launcher;
 mod lines;
 mod opencode;

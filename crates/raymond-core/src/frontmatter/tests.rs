@@ -34,6 +34,7 @@ allow_tools: [ "Bash(cargo test:*)" ]
 deny_tools: [WebFetch, WebSearch]
 add_dirs: []
 mcp_config: servers.json
+require_mcp: true
 exclusive: git
 result_schema: { type: object, required: [a], maxProperties: 2 }
 ---
@@ -63,6 +64,7 @@ Body.
         deny_tools: Some(strings(&["WebFetch", "WebSearch"])),
         add_dirs: Some(Vec::new()),
         mcp_config: Some(strings(&["servers.json"])),
+        require_mcp: Some(true),
         exclusive: Some("git".to_owned()),
         result_schema: Some(ResultSchema::Inline(
             serde_json::json!({ "type": "object", "required": ["a"], "maxProperties": 2 }),

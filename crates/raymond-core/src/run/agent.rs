@@ -29,6 +29,9 @@ pub struct Session {
     /// The model that its last turn was told to use, if it was told one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// The effort that its last turn was told to use, if it was told one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<String>,
     /// The tokens of the conversation so far, for programs that report totals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<Tokens>,

@@ -20,6 +20,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::kept::{Kept, inherited};
 use super::launcher::{Arguments, Launcher};
 use super::session::{SessionFiles, SessionPlace};
 use super::{AgentProgram, Capabilities, Filled, Grants, Inspection, Invocation, Plain, Turn, TurnDecoder};
@@ -67,17 +68,21 @@ impl AgentProgram for Claude {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(self.0.inspection(&["2.1.197", "2.1.325"]))
+        Some(self.0.inspection(&["2.1.197", "2.1.325", "2.1.327"]))
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
         let mut turn = turn.clone();
         let is_chosen = |arg: &str| arg == "--model" || arg.starts_with("--model=");
         // The program continues a conversation with its last model, which may have been chosen for another state.
-        let is_other = turn.continues.as_ref().is_some_and(|continued| continued.model.is_some());
-        if turn.model.is_none() && is_other && !self.0.has(is_chosen) {
-            turn.model = default_model::default_model(&turn.cwd, &|name| std::env::var_os(name));
-        }
+        let last = turn.continues.as_ref();
+        let model = Kept {
+            what: "model",
+            chosen: turn.model.as_ref(),
+            of_last: last.and_then(|last| last.model.as_ref()),
+            is_in_args: self.0.has(is_chosen),
+        };
+        turn.model = model.told(|| default_model::default_model(&turn.cwd, &inherited))?;
         Ok(invocation(&turn, &self.0))
     }
 
@@ -169,6 +174,8 @@ fn permission_args(args: Arguments, turn: &Turn, launcher: &Launcher) -> Argumen
         return args.words(["--dangerously-skip-permissions"]);
     }
     match &turn.permission_mode {
+        // Versions before 2.1.325 do not know the new name, and the new ones still take the old one.
+        Some(mode) if mode == "manual" => args.words([MODE, "default"]),
         Some(mode) => args.option(MODE, mode),
         None if launcher.has(|arg| arg == MODE || arg.starts_with("--permission-mode=")) => args,
         None => args.words([MODE, "acceptEdits"]),

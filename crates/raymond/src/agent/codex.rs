@@ -85,7 +85,7 @@ impl AgentProgram for Codex {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        let inspection = self.launcher.inspection(&["0.166.0"]);
+        let inspection = self.launcher.inspection(&["0.166.0", "0.169.0"]);
         Some(Inspection { login: Some(&["login", "status"]), ..inspection })
     }
 

@@ -59,7 +59,13 @@ impl AgentProgram for Command {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(Inspection { program: self.command.clone(), tells_version: false, tested: &[], login: None })
+        Some(Inspection {
+            program: self.command.clone(),
+            tells_version: false,
+            tested: &[],
+            login: None,
+            accounts: None,
+        })
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {

@@ -3,12 +3,14 @@
 //! It cannot branch a conversation. It tells neither dollars nor, in its events, tokens. Its launcher is another
 //! process than the program itself, which does not matter, because a turn's processes are found by their environment.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, count, summary, text};
+use super::kept::{Kept, Own, SettingsFile, Variables, folder, inherited, variable};
 use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
@@ -58,7 +60,8 @@ impl AgentProgram for Copilot {
             true => args.words(["--allow-all-tools", "--allow-all-paths"]),
             false => args.words(["--allow-tool=write"]),
         };
-        let args = args.option("--model", &turn.model).option("--reasoning-effort", &turn.effort);
+        let args =
+            args.option("--model", &self.model(turn)?).option("--reasoning-effort", &self.effort(turn)?);
         let args = match &turn.continues {
             Some(continued) => args.words([&format!("--resume={}", continued.session)]),
             None => args.option("--session-id", &turn.session),
@@ -79,6 +82,62 @@ impl AgentProgram for Copilot {
         let home = place.folder("COPILOT_HOME").or_else(|| Some(place.home()?.join(".copilot")))?;
         Some(SessionFiles::Folder { path: home.join("session-state").join(id), without: NOT_MOVED })
     }
+}
+
+impl Copilot {
+    fn model(&self, turn: &Turn) -> Result<Option<String>, String> {
+        let last = turn.continues.as_ref();
+        let model = Kept {
+            what: "model",
+            chosen: turn.model.as_ref(),
+            of_last: last.and_then(|last| last.model.as_ref()),
+            is_in_args: self.0.has(|arg| arg == "--model" || arg.starts_with("--model=")),
+        };
+        model.told(|| own_model(&turn.cwd, &inherited))
+    }
+
+    fn effort(&self, turn: &Turn) -> Result<Option<String>, String> {
+        const FLAG: &str = "--reasoning-effort";
+        let last = turn.continues.as_ref();
+        let effort = Kept {
+            what: "effort",
+            chosen: turn.effort.as_ref(),
+            of_last: last.and_then(|last| last.effort.as_ref()),
+            is_in_args: self.0.has(|arg| arg == FLAG || arg.starts_with("--reasoning-effort=")),
+        };
+        effort.told(|| own_effort(&turn.cwd, &inherited))
+    }
+}
+
+/// The model of a new conversation: that of its variable, or of the user's settings. Without either the service chooses.
+fn own_model(cwd: &Path, variables: Variables<'_>) -> Own {
+    if let Some(model) = variable(variables, "COPILOT_MODEL") {
+        return Own::Named(model);
+    }
+    let settings = own_settings(cwd, variables).and_then(|settings| settings.text("model"));
+    settings.map_or(Own::Unknown, Own::Named)
+}
+
+/// The effort of a new conversation. To a service of the user's own it sends none unless one is chosen, and `none` is just
+/// that; GitHub's service has an effort of its own for each model.
+fn own_effort(cwd: &Path, variables: Variables<'_>) -> Own {
+    let Some(settings) = own_settings(cwd, variables) else { return Own::Unknown };
+    match settings.text("effortLevel") {
+        Some(effort) => Own::Named(effort),
+        None if settings == SettingsFile::Unreadable => Own::Unknown,
+        None if variable(variables, "COPILOT_PROVIDER_BASE_URL").is_some() => Own::Named("none".to_owned()),
+        None => Own::Unknown,
+    }
+}
+
+/// The user's settings. Nothing if those of the repository may decide: the program asks its user before it takes them.
+fn own_settings(cwd: &Path, variables: Variables<'_>) -> Option<SettingsFile> {
+    let files = ["settings.json", "settings.local.json"];
+    let folders = cwd.ancestors().map(|folder| folder.join(".github/copilot"));
+    let mut of_project = folders.flat_map(|folder| files.map(|file| SettingsFile::read(&folder.join(file))));
+    let decides = of_project.any(|settings| settings.may_have(&["model", "effortLevel"]));
+    let home = folder(variables, "COPILOT_HOME", ".copilot").filter(|_| !decides)?;
+    Some(SettingsFile::read(&home.join("settings.json")))
 }
 
 #[derive(Debug, Default)]
@@ -191,9 +250,36 @@ fn by_stderr(stderr: &str) -> Option<TurnFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+    use std::fs;
+
     use super::super::Continued;
     use super::super::suite::of_kind;
     use super::*;
+
+    #[test]
+    fn the_users_variable_and_settings_tell_what_a_new_conversation_would_have() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cwd, home) = (folder.path().join("project"), folder.path().join("home"));
+        fs::create_dir_all(cwd.join(".github/copilot")).unwrap();
+        fs::create_dir_all(&home).unwrap();
+        let own = |model: Option<&str>, service: Option<&str>| {
+            let variables = |name: &str| match name {
+                "COPILOT_HOME" => Some(home.clone().into_os_string()),
+                "COPILOT_MODEL" => model.map(OsString::from),
+                "COPILOT_PROVIDER_BASE_URL" => service.map(OsString::from),
+                _ => None,
+            };
+            (own_model(&cwd, &variables), own_effort(&cwd, &variables))
+        };
+        let named = |name: &str| Own::Named(name.to_owned());
+        assert_eq!(own(None, None), (Own::Unknown, Own::Unknown));
+        assert_eq!(own(Some("m"), Some("http://127.0.0.1")), (named("m"), named("none")));
+        fs::write(home.join("settings.json"), r#"{"model": "s", "effortLevel": "low"}"#).unwrap();
+        assert_eq!(own(None, Some("http://127.0.0.1")), (named("s"), named("low")));
+        fs::write(cwd.join(".github/copilot/settings.json"), r#"{"model": "of the repository"}"#).unwrap();
+        assert_eq!(own(None, None), (Own::Unknown, Own::Unknown));
+    }
 
     #[test]
     fn a_conversation_is_continued_itself() {

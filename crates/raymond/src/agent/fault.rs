@@ -108,6 +108,14 @@ pub enum TurnFault {
     Truncated {
         message: String,
     },
+    /// Tool servers did not start, and the state requires them.
+    ServersMissing {
+        names: Vec<String>,
+    },
+    /// A hook has put off a call of this tool, and the program waits for its answer.
+    ToolDeferred {
+        tool: String,
+    },
     /// The turn continues a conversation. The backend's program cannot do that without changing the conversation.
     CannotBranch {
         backend: String,
@@ -133,6 +141,8 @@ impl TurnFault {
             | NotLoggedIn { .. }
             | Forbidden { .. }
             | SessionMissing { .. }
+            | ServersMissing { .. }
+            | ToolDeferred { .. }
             | RefusedForRoot => Class::NeedsPerson,
             MaxTurns { .. }
             | TooLong { .. }
@@ -180,6 +190,8 @@ impl TurnFault {
             PromptTooLong { .. } => "prompt_too_long",
             OtherFolder { .. } => "other_folder",
             Truncated { .. } => "truncated",
+            ServersMissing { .. } => "servers_missing",
+            ToolDeferred { .. } => "tool_deferred",
             CannotBranch { .. } => "cannot_branch",
         }
     }
@@ -210,6 +222,17 @@ impl TurnFault {
             CannotBranch { backend } => {
                 return format!(
                     "the backend `{backend}` cannot branch a conversation, which this turn needs"
+                );
+            }
+            ServersMissing { names } => {
+                let names: Vec<String> =
+                    names.iter().map(|name| format!("`{}`", name.escape_debug())).collect();
+                return format!("a required tool server did not start: {}", names.join(", "));
+            }
+            ToolDeferred { tool } => {
+                let tool = tool.escape_debug();
+                return format!(
+                    "a hook of the agent program put off the use of `{tool}`, and no one answers it here"
                 );
             }
             Truncated { message } => ("the answer was cut at the model's limit", message),
@@ -263,6 +286,12 @@ impl TurnFault {
             Truncated { .. } => "ask for a shorter answer, or choose a model that can give a longer one",
             CannotBranch { .. } => {
                 "lead to the state with <reset> or <function>, or choose another backend for it"
+            }
+            ServersMissing { .. } => {
+                "start the server once by hand, log in to it if it asks for that, and resume; or leave out `require_mcp`"
+            }
+            ToolDeferred { .. } => {
+                "let the hook allow or deny in a run, where the variable RAYMOND_RUN_ID is set, and resume"
             }
             RefusedForRoot => "run as another user, or set IS_SANDBOX=1 inside a sandbox",
             LimitReached { .. }

@@ -41,6 +41,9 @@ const PROJECT_ROOT: &str = ".project_root";
 /// The invisible character that keeps a path in a value from being read.
 const ZERO_WIDTH_SPACE: char = '\u{200B}';
 
+/// Since June 2026.
+const ACCOUNTS: &str = "Gemini CLI serves only API keys and enterprise accounts";
+
 #[derive(Debug)]
 struct Gemini(Launcher);
 
@@ -63,7 +66,7 @@ impl AgentProgram for Gemini {
     }
 
     fn inspection(&self) -> Option<Inspection> {
-        Some(self.0.inspection(&["0.61.0"]))
+        Some(Inspection { accounts: Some(ACCOUNTS), ..self.0.inspection(&["0.61.0"]) })
     }
 
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
@@ -242,6 +245,12 @@ impl EventReader for Events {
             }
             (Some(false), _) if is_over => failed(ending, &self.error),
             _ => unfinished(ending, stderr, |stderr| by_code(ending, stderr)),
+        };
+        let fault = match fault {
+            TurnFault::NotLoggedIn { message } => {
+                TurnFault::NotLoggedIn { message: format!("{message} ({ACCOUNTS})") }
+            }
+            other => other,
         };
         Err(failure(fault, cost, Some(self.message).filter(|message| !message.is_empty())))
     }

@@ -41,7 +41,7 @@ impl Launcher {
 
     /// How to look at a program that tells its version, and was tested with these.
     pub(super) fn inspection(&self, tested: &'static [&'static str]) -> Inspection {
-        Inspection { program: self.command.clone(), tells_version: true, tested, login: None }
+        Inspection { program: self.command.clone(), tells_version: true, tested, login: None, accounts: None }
     }
 }
 

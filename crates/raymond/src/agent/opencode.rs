@@ -6,6 +6,9 @@
 //!
 //! `opencode serve` tells the same and when it tries again, but it is a server with an open port for every turn.
 
+mod own_model;
+mod permission;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +16,7 @@ use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
+use super::kept::{Kept, inherited, variable};
 use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::{limit, refusal};
@@ -49,6 +53,7 @@ impl AgentProgram for Opencode {
             tool_rules: false,
             add_dirs: false,
             mcp: false,
+            tells_servers: false,
             permission_mode: false,
             silence: Some(SILENCE),
             ..Capabilities::ALL
@@ -62,22 +67,40 @@ impl AgentProgram for Opencode {
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String> {
         let mut args = self.0.arguments().words(["run", "--format", "json", "--title", TITLE]);
         args = args.words(["--print-logs", "--log-level", "INFO"]);
-        args = args.option("-m", &turn.model).option("--variant", &turn.effort);
+        args = args.option("-m", &self.model(turn)?).option("--variant", &turn.effort);
         if turn.skip_permissions {
             args = args.words(["--auto"]);
         }
         if let Some(continued) = &turn.continues {
             args = args.words(["--session", &continued.session, "--fork"]);
         }
+        let of_user = variable(&inherited, permission::VARIABLE);
         Ok(Invocation {
             unset: vec!["OPENCODE", "OPENCODE_PID", "AGENT"],
-            set: vec![("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "1".to_owned())],
+            set: vec![
+                ("OPENCODE_DISABLE_AUTOUPDATE".to_owned(), "1".to_owned()),
+                (permission::VARIABLE.to_owned(), permission::rules(of_user.as_deref())),
+            ],
             ..self.0.invocation(args, &turn.prompt)
         })
     }
 
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(EventDecoder::new(Events::default()))
+    }
+}
+
+impl Opencode {
+    fn model(&self, turn: &Turn) -> Result<Option<String>, String> {
+        let is_model = |arg: &str| arg == "-m" || arg == "--model" || arg.starts_with("--model=");
+        let last = turn.continues.as_ref();
+        let model = Kept {
+            what: "model",
+            chosen: turn.model.as_ref(),
+            of_last: last.and_then(|last| last.model.as_ref()),
+            is_in_args: self.0.has(is_model),
+        };
+        model.told(|| own_model::own_model(&turn.cwd, &inherited))
     }
 }
 

@@ -1,12 +1,13 @@
 //! pi, one process for each turn, its events as JSON lines. Its exit code says nothing about a turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
+use super::kept::{Kept, Own, SettingsFile, Variables, folder, inherited};
 use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::refusal;
@@ -16,6 +17,9 @@ use super::{
     TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
+
+/// The effort of a new conversation for which nothing is chosen.
+const OWN_EFFORT: &str = "medium";
 
 const EFFORTS: [&str; 7] = ["off", "minimal", "low", "medium", "high", "xhigh", "max"];
 
@@ -38,6 +42,7 @@ impl AgentProgram for Pi {
             tool_rules: false,
             add_dirs: false,
             mcp: false,
+            tells_servers: false,
             permission_mode: false,
             ..Capabilities::ALL
         }
@@ -58,8 +63,8 @@ impl AgentProgram for Pi {
             .0
             .arguments()
             .words(["-p", "--mode", "json"])
-            .option("--model", &turn.model)
-            .option("--thinking", &turn.effort)
+            .option("--model", &self.model(turn)?)
+            .option("--thinking", &self.effort(turn)?)
             .option("--fork", turn.continues.as_ref().map(|continued| &continued.session))
             .option("--session-id", &turn.session);
         Ok(Invocation {
@@ -94,6 +99,58 @@ impl AgentProgram for Pi {
             inside(&own).into_iter().chain(others.iter().flat_map(|folder| inside(folder))).find(is_it);
         Some(SessionFiles::One(found.unwrap_or_else(|| own.join(format!("moved{end}")))))
     }
+}
+
+impl Pi {
+    fn model(&self, turn: &Turn) -> Result<Option<String>, String> {
+        let last = turn.continues.as_ref();
+        let model = Kept {
+            what: "model",
+            chosen: turn.model.as_ref(),
+            of_last: last.and_then(|last| last.model.as_ref()),
+            is_in_args: self.0.has(|arg| arg == "--model" || arg == "--models" || arg == "--provider"),
+        };
+        model.told(|| match own_settings(&turn.cwd, &inherited) {
+            Some(settings) if !settings.may_have(&["enabledModels"]) => {
+                let chosen = settings.text("defaultProvider").zip(settings.text("defaultModel"));
+                chosen.map_or(Own::Unknown, |(provider, model)| Own::Named(format!("{provider}/{model}")))
+            }
+            _ => Own::Unknown,
+        })
+    }
+
+    /// A model may have been chosen together with an effort: `MODEL:EFFORT`.
+    fn effort(&self, turn: &Turn) -> Result<Option<String>, String> {
+        let names_both = |model: &String| model.contains(':');
+        if turn.model.as_ref().is_some_and(names_both) {
+            return Ok(turn.effort.clone());
+        }
+        let last = turn.continues.as_ref();
+        let with_model = last.and_then(|last| last.model.as_ref().filter(|model| names_both(model)));
+        let effort = Kept {
+            what: "effort",
+            chosen: turn.effort.as_ref(),
+            of_last: last.and_then(|last| last.effort.as_ref()).or(with_model),
+            is_in_args: self.0.has(|arg| arg == "--thinking"),
+        };
+        effort.told(|| match own_settings(&turn.cwd, &inherited) {
+            Some(settings) if !settings.may_have(&["modelThinkingLevels", "enabledModels"]) => {
+                Own::Named(settings.text("defaultThinkingLevel").unwrap_or_else(|| OWN_EFFORT.to_owned()))
+            }
+            _ => Own::Unknown,
+        })
+    }
+}
+
+/// The user's settings. Nothing if the project has some that may decide, because whether they count depends on what the user has told
+/// the program about the project.
+fn own_settings(cwd: &Path, variables: Variables<'_>) -> Option<SettingsFile> {
+    let may_decide =
+        ["defaultProvider", "defaultModel", "defaultThinkingLevel", "modelThinkingLevels", "enabledModels"];
+    let of_project = SettingsFile::read(&cwd.join(".pi/settings.json"));
+    let home = folder(variables, "PI_CODING_AGENT_DIR", ".pi/agent")
+        .filter(|_| !of_project.may_have(&may_decide))?;
+    Some(SettingsFile::read(&home.join("settings.json")))
 }
 
 /// The name of the folder with the conversations of a working folder.
@@ -197,9 +254,28 @@ fn by_stderr(stderr: &str) -> Option<TurnFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::Continued;
     use super::super::suite::of_kind;
     use super::*;
+
+    #[test]
+    fn settings_of_a_project_decide_only_with_its_users_word() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cwd, home) = (folder.path().join("project"), folder.path().join("home"));
+        fs::create_dir_all(cwd.join(".pi")).unwrap();
+        fs::create_dir_all(&home).unwrap();
+        let found = || {
+            own_settings(&cwd, &|name| (name == "PI_CODING_AGENT_DIR").then(|| home.clone().into_os_string()))
+        };
+        assert_eq!(found(), Some(SettingsFile::Missing));
+        fs::write(home.join("settings.json"), r#"{"defaultModel": "m"}"#).unwrap();
+        fs::write(cwd.join(".pi/settings.json"), r#"{"theme": "dark"}"#).unwrap();
+        assert_eq!(found().unwrap().text("defaultModel").as_deref(), Some("m"));
+        fs::write(cwd.join(".pi/settings.json"), r#"{"defaultModel": "other"}"#).unwrap();
+        assert_eq!(found(), None);
+    }
 
     #[test]
     fn a_continued_turn_is_a_branch_in_a_chosen_session() {

@@ -165,6 +165,8 @@ pub struct Capabilities {
     pub add_dirs: bool,
     /// `mcp_config`.
     pub mcp: bool,
+    /// Report tool servers that did not start, with [`TurnEvent::ServerMissing`].
+    pub tells_servers: bool,
     /// `--dangerously-skip-permissions`.
     pub skip_permissions: bool,
     /// `permission_mode` of a manifest.
@@ -188,6 +190,8 @@ pub struct Inspection {
     pub tested: &'static [&'static str],
     /// Arguments with which it exits with 0 if it is logged in, where there are such.
     pub login: Option<&'static [&'static str]>,
+    /// What its user has to know about its accounts.
+    pub accounts: Option<&'static str>,
 }
 
 /// When the id of a turn's session is known.
@@ -251,6 +255,7 @@ impl Capabilities {
         tool_rules: true,
         add_dirs: true,
         mcp: true,
+        tells_servers: true,
         skip_permissions: true,
         permission_mode: true,
         interactive: true,
@@ -272,6 +277,7 @@ impl Capabilities {
         tool_rules: false,
         add_dirs: false,
         mcp: false,
+        tells_servers: false,
         skip_permissions: false,
         permission_mode: false,
         interactive: false,

@@ -26,7 +26,31 @@ pub struct TurnReader {
     session: Option<String>,
     /// The first reported session that is not the wanted one.
     unwanted: Option<String>,
+    servers: Servers,
     counting: Counting,
+}
+
+/// The tool servers of a turn that did not start.
+#[derive(Debug, Default)]
+struct Servers {
+    are_required: bool,
+    missing: Vec<String>,
+}
+
+/// How many of them are named.
+const MOST_SERVERS: usize = 100;
+
+impl Servers {
+    fn note(&mut self, name: &str) {
+        if self.missing.len() < MOST_SERVERS && !self.missing.iter().any(|known| known == name) {
+            self.missing.push(name.to_owned());
+        }
+    }
+
+    /// Whether the turn must not go on without them.
+    fn stop_the_turn(&self) -> bool {
+        self.are_required && !self.missing.is_empty()
+    }
 }
 
 /// How the cost of a turn follows from what its program reports.
@@ -91,6 +115,7 @@ impl TurnReader {
             wanted,
             session: None,
             unwanted: None,
+            servers: Servers { are_required: turn.require_mcp, missing: Vec::new() },
         }
     }
 
@@ -102,19 +127,23 @@ impl TurnReader {
 
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
         let seen = self.decoder.feed(bytes);
-        self.note_sessions(&seen);
+        self.note(&seen);
         seen
     }
 
     /// Reads a piece of stderr, and takes out of it what is not for people.
     pub fn feed_stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
         let seen = self.decoder.feed_stderr(text);
-        self.note_sessions(&seen);
+        self.note(&seen);
         seen
     }
 
     /// How the turn goes on after a piece of stdout.
     pub fn flow_after_stdout(&self) -> Flow {
+        // Before it costs anything, as far as the program says so in time.
+        if self.servers.stop_the_turn() {
+            return Flow::Abort;
+        }
         if self.is_final() { Flow::EndWithin(LINGER) } else { self.flow_before_the_end() }
     }
 
@@ -154,7 +183,7 @@ impl TurnReader {
     /// The output has ended.
     pub fn close(&mut self) -> Vec<TurnEvent> {
         let seen = self.decoder.close();
-        self.note_sessions(&seen);
+        self.note(&seen);
         seen
     }
 
@@ -178,7 +207,13 @@ impl TurnReader {
             }),
         };
         let mismatch = self.wanted.mismatch(unwanted).or(untold);
-        match (ended, mismatch) {
+        let lacks_servers = self.servers.stop_the_turn();
+        let lacking = lacks_servers.then_some(TurnFault::ServersMissing { names: self.servers.missing });
+        if let (Err(failure), Some(fault)) = (&mut ended, &lacking) {
+            failure.fault = fault.clone();
+            failure.final_text = None;
+        }
+        match (ended, lacking.or(mismatch)) {
             (Ok(report), Some(fault)) => Err(Box::new(TurnFailure {
                 fault,
                 cost: report.cost,
@@ -194,8 +229,16 @@ impl TurnReader {
         }
     }
 
-    fn note_sessions(&mut self, seen: &[TurnEvent]) {
+    /// The tool servers that did not start. The turn goes on without them, unless it requires them.
+    pub fn missing_servers(&self) -> &[String] {
+        if self.servers.are_required { &[] } else { &self.servers.missing }
+    }
+
+    fn note(&mut self, seen: &[TurnEvent]) {
         for event in seen {
+            if let TurnEvent::ServerMissing { name } = event {
+                self.servers.note(name);
+            }
             if let TurnEvent::Session(session) = event {
                 if self.unwanted.is_none() && !self.wanted.accepts(session) {
                     self.unwanted = Some(session.clone());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::prepared::{Prepared, PreparedProgram};
@@ -47,6 +48,14 @@ impl Backend {
     /// Whether its program is there, if it needs one.
     pub fn is_installed(&self) -> bool {
         self.inspection().is_none_or(|inspection| program_on_path(&inspection.program).is_some())
+    }
+
+    /// Its program, if that cannot be found whatever a turn's folder is. A relative path is looked up only there.
+    pub fn missing_program(&self) -> Option<String> {
+        let program = self.inspection()?.program;
+        let path = Path::new(&program);
+        let depends_on_folder = path.is_relative() && path.components().count() > 1;
+        (!depends_on_folder && program_on_path(&program).is_none()).then_some(program)
     }
 
     /// The model of a turn. A model that was chosen for another backend means nothing to this one.

@@ -59,6 +59,8 @@ pub struct Turn {
     pub effort: Option<String>,
     /// The tools, folders and tool servers that the workflow grants it.
     pub grants: Grants,
+    /// Whether the turn fails if a tool server does not start.
+    pub require_mcp: bool,
     pub skip_permissions: bool,
     /// What the workflow chose; never one that skips permissions.
     pub permission_mode: Option<String>,
@@ -104,6 +106,8 @@ pub struct Continued {
     pub total_tokens: Option<Tokens>,
     /// The model that it was told to use, if it was told one.
     pub model: Option<String>,
+    /// The effort that it was told to use, if it was told one.
+    pub effort: Option<String>,
 }
 
 /// How to start a program for one turn.
@@ -175,6 +179,10 @@ pub enum TurnEvent {
     },
     ToolRefused {
         tool: String,
+    },
+    /// A tool server did not start. It may be reported again.
+    ServerMissing {
+        name: String,
     },
     /// The usage since the last event of this kind.
     Usage(Tokens),

@@ -27,7 +27,8 @@ pub(super) struct Checked {
     pub(super) warnings: Vec<String>,
 }
 
-/// Checks what a run can reach from the states `entries` of its own workflow, and from those of `others`.
+/// Checks what a run can reach from the states `entries` of its own workflow, and from those of `others`. The programs of a
+/// run that is elsewhere are not looked for here.
 pub(super) fn check_reachable(
     scope: &mut Scope,
     entries: &BTreeSet<StateFile>,
@@ -35,12 +36,36 @@ pub(super) fn check_reachable(
     options: &Options,
     settings: &Settings,
     backends: &Backends,
+    is_elsewhere: bool,
 ) -> Result<Checked, UserError> {
     let allowed = allowed_scopes(scope, settings)?;
     allowed.check_bases(scope).map_err(UserError::usage)?;
     let found = check_all(scope, entries, others, options, backends, &allowed)?;
     let reached = found.iter().map(|part| part.path.clone()).collect();
-    Ok(Checked { reached, warnings: check_declared(found, backends, &allowed)? })
+    let missing = if is_elsewhere { Ok(()) } else { check_programs(&found, backends) };
+    // What is wrong with the workflow itself comes first.
+    let warnings = check_declared(found, backends, &allowed)?;
+    missing?;
+    Ok(Checked { reached, warnings })
+}
+
+/// Refuses a run that may reach a prompt for which there is no agent program. A name in a text may lead nowhere, so this can be
+/// switched off like what is declared.
+fn check_programs(reached: &[Reached], backends: &Backends) -> Result<(), UserError> {
+    let checked = reached.iter().filter(|part| !part.options.no_lint);
+    for (state, names) in checked.flat_map(|part| &part.prompts) {
+        let programs = names.iter().map(|name| backends.get(name).ok()?.missing_program());
+        if let Some(missing) = programs.collect::<Option<Vec<String>>>() {
+            let programs: Vec<String> = missing.iter().map(|program| format!("`{program}`")).collect();
+            let (noun, verb) = if programs.len() == 1 { ("program", "was") } else { ("programs", "were") };
+            let error = format!("{state}: the agent {noun} {} {verb} not found", programs.join(", "));
+            let hint = "nothing was run; install it, or name it with `command` under its [backend.…] table in \
+                        .raymond/config.toml";
+            let all_the_same = "to run it all the same, because that state will not be entered: --no-lint";
+            return Err(UserError::usage(error).hint(hint).hint(all_the_same));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a run whose states declare something that cannot work, and prints what. Returns what is worth a warning.

@@ -184,6 +184,9 @@ fn write_for_people(out: &mut impl Write, report: &Report) -> io::Result<()> {
         }
         if backend.installed {
             writeln!(out, "          {DIM}{}{DIM:#}", clean(&backend.abilities()))?;
+            if let Some(accounts) = backend.accounts {
+                writeln!(out, "          {DIM}{accounts}{DIM:#}")?;
+            }
         }
     }
     writeln!(out, "{BOLD}Here{BOLD:#}")?;

@@ -173,7 +173,7 @@ fn check_what_is_ahead(
         // A missing workflow is reported by the step that needs it.
         Some((Scope::open(Path::new(path?), Platform::current()).ok()?, states))
     });
-    let checked = check_reachable(scope, &own, others.collect(), options, settings, backends)?;
+    let checked = check_reachable(scope, &own, others.collect(), options, settings, backends, false)?;
     Ok(checked.reached)
 }
 

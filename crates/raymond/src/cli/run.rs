@@ -67,15 +67,23 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     let settings = &config.raymond;
     let manifest = located.scope.manifest().clone();
     let mut options = for_new_run(&args.options, &manifest, settings);
-    if args.engine.on.is_some() {
+    let is_elsewhere = args.engine.on.is_some();
+    if is_elsewhere {
         options = options::elsewhere(&args.options, settings, options);
     }
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
     located.scope.read(&located.entry).map_err(UserError::usage)?;
     let entries = BTreeSet::from([located.entry.clone()]);
-    let Checked { reached, warnings } =
-        check_reachable(&mut located.scope, &entries, Vec::new(), &options, settings, &backends)?;
+    let Checked { reached, warnings } = check_reachable(
+        &mut located.scope,
+        &entries,
+        Vec::new(),
+        &options,
+        settings,
+        &backends,
+        is_elsewhere,
+    )?;
     // What was read up to here is part of the content.
     let expected = args.trusted_content.as_ref();
     expected.map_or(Ok(()), |expected| check_content(located.scope.path(), expected))?;

@@ -70,6 +70,7 @@ pub struct Defaults {
     pub deny_tools: Option<Vec<String>>,
     pub add_dirs: Option<Vec<String>>,
     pub mcp_config: Option<Vec<String>>,
+    pub require_mcp: Option<bool>,
     pub permission_mode: Option<String>,
 }
 
@@ -103,13 +104,14 @@ impl Defaults {
             deny_tools: self.deny_tools.or(base.deny_tools),
             add_dirs: self.add_dirs.or(base.add_dirs),
             mcp_config: self.mcp_config.or(base.mcp_config),
+            require_mcp: self.require_mcp.or(base.require_mcp),
             permission_mode: self.permission_mode.or(base.permission_mode),
         }
     }
 }
 
 /// The permission modes that a workflow may choose. Only its user may choose one that skips permissions.
-pub const PERMISSION_MODES: [&str; 5] = ["default", "acceptEdits", "plan", "dontAsk", "auto"];
+pub const PERMISSION_MODES: [&str; 6] = ["default", "manual", "acceptEdits", "plan", "dontAsk", "auto"];
 
 /// Which input a run needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -131,7 +133,7 @@ pub enum InputMode {
 type Setter = fn(&mut Reader<'_>, &Field) -> Result<(), Fault>;
 
 /// The table of keys, in the order of the documentation.
-const KEYS: [(&str, Setter); 26] = [
+const KEYS: [(&str, Setter); 27] = [
     ("id", |reader, field| id(field).map(|id| reader.manifest.id = Some(id))),
     ("name", |reader, field| text(field).map(|text| reader.manifest.name = Some(text))),
     ("description", |reader, field| text(field).map(|text| reader.manifest.description = Some(text))),
@@ -171,6 +173,9 @@ const KEYS: [(&str, Setter); 26] = [
     }),
     ("mcp_config", |reader, field| {
         setting(field).map(|read| reader.manifest.defaults.mcp_config = read.mcp_config)
+    }),
+    ("require_mcp", |reader, field| {
+        setting(field).map(|read| reader.manifest.defaults.require_mcp = read.require_mcp)
     }),
     ("permission_mode", |reader, field| {
         permission_mode(field).map(|mode| reader.manifest.defaults.permission_mode = Some(mode))
@@ -424,7 +429,7 @@ mod tests {
                     default_budget: 2.5\nworking_directory: ..\nextends: ../common\nenvironment:\n  PORT: 8080\n  MODE: fast\n  DEBUG: true\n\
                     backend: scripted\nmodel: haiku\neffort: low\ntimeout: 5m\nmax_time: 0\nmax_parallel: 2\n\
                     max_parallel_scripts: 3\nsnapshots: true\nfatal: agent\nallow_tools: [Read]\ndeny_tools: []\nadd_dirs: [..]\n\
-                    mcp_config: m.json\npermission_mode: plan\nschedule: \"0 3 * * *\"\nschedule_timezone: UTC\nlint: off\n";
+                    mcp_config: m.json\nrequire_mcp: true\npermission_mode: plan\nschedule: \"0 3 * * *\"\nschedule_timezone: UTC\nlint: off\n";
         let manifest = parse(text).unwrap();
         let environment = [("DEBUG", "true"), ("MODE", "fast"), ("PORT", "8080")];
         let expected = Manifest {
@@ -452,6 +457,7 @@ mod tests {
                 deny_tools: Some(Vec::new()),
                 add_dirs: Some(vec!["..".into()]),
                 mcp_config: Some(vec!["m.json".into()]),
+                require_mcp: Some(true),
                 permission_mode: Some("plan".into()),
             },
             max_parallel: NonZeroUsize::new(2),
@@ -490,7 +496,7 @@ mod tests {
             ),
             (
                 "permission_mode: yolo",
-                "line 1, column 18: `yolo` is no `permission_mode` that a workflow may choose; there are `default`, `acceptEdits`, `plan`, `dontAsk` and `auto`, in `permission_mode: yolo`",
+                "line 1, column 18: `yolo` is no `permission_mode` that a workflow may choose; there are `default`, `manual`, `acceptEdits`, `plan`, `dontAsk` and `auto`, in `permission_mode: yolo`",
             ),
             (
                 "max_parallel: 0",

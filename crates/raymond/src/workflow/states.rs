@@ -63,6 +63,8 @@ pub struct TurnSettings {
     pub deny_tools: Vec<String>,
     pub add_dirs: Vec<String>,
     pub mcp_config: Vec<String>,
+    /// Whether the turn fails if one of its tool servers does not start.
+    pub require_mcp: bool,
     /// The program's own, unless the workflow chose one.
     pub permission_mode: Option<String>,
 }
@@ -182,6 +184,7 @@ fn prompt(settings: Settings, body: &str, options: &Options, defaults: &Defaults
         deny_tools: list(settings.deny_tools, &defaults.deny_tools),
         add_dirs: list(settings.add_dirs, &defaults.add_dirs),
         mcp_config: list(settings.mcp_config, &defaults.mcp_config),
+        require_mcp: settings.require_mcp.or(defaults.require_mcp).unwrap_or(false),
         permission_mode: defaults.permission_mode.clone(),
     };
     (Plan::Prompt(Box::new(plan)), Some(turn), body.to_owned())

@@ -102,6 +102,15 @@ fn versions_and_logins_are_told() {
 }
 
 #[test]
+fn whom_a_program_serves_is_told() {
+    let rig = rig("gemini", "");
+    let program = write_program(&rig, "fake-gemini", "0.61.0", 0);
+    rig.write(OWN, format!("[raymond]\nbackend = \"gemini\"\n[backend.gemini]\ncommand = {program:?}\n"));
+    let people = rig.raymond(&["doctor"]).stdout;
+    assert!(people.contains("serves only API keys and enterprise accounts"), "{people}");
+}
+
+#[test]
 fn a_model_without_a_price_is_named() {
     let rig = rig("codex", "model = \"a-new-model\"\n");
     let program = write_program(&rig, "fake-codex", "0.166.0", 0);
@@ -233,7 +242,8 @@ fn the_report_has_the_same_fields_everywhere() {
     let report = report(&rig.raymond(&["doctor", "--json"]));
     assert_eq!(fields(&report), "backends default_backend findings ok priced_models prices_dated version");
     for backend in report["backends"].as_array().unwrap() {
-        let expected = "answers can command installed kind logged_in name tested tested_versions version";
+        let expected =
+            "accounts answers can command installed kind logged_in name tested tested_versions version";
         assert_eq!(fields(backend).replace(" problem", ""), expected);
         let can = "add_dirs branch budget_share cost effort mcp model other_folders resume skip_permissions tool_rules";
         assert_eq!(fields(&backend["can"]), can);

@@ -75,6 +75,8 @@ mod powers;
 #[cfg(test)]
 mod processes;
 #[cfg(test)]
+mod programs;
+#[cfg(test)]
 mod prompting;
 #[cfg(test)]
 mod repository;

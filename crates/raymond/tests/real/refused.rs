@@ -79,13 +79,15 @@ fn root(program: &Program) {
 }
 
 fn missing_program(program: &Program) {
-    let mut bench = bench(program);
+    let bench = bench(program);
     let config = bench.read(".raymond/config.toml");
     bench.write(
         ".raymond/config.toml",
         format!("[raymond]\nmodel = {MODEL:?}\n[backend.claude]\ncommand = \"no-such-claude\"\n"),
     );
-    assert_repairable(&mut bench, &["`no-such-claude` was not found", "install it"], 0, move |bench| {
-        bench.write(".raymond/config.toml", &config);
-    });
+    bench.run(&[]).assert(2, "").says("`no-such-claude` was not found").says("install it");
+    assert!(bench.api.requests().is_empty(), "nothing was run");
+    bench.write(".raymond/config.toml", &config);
+    bench.api.on("begin", [say("<result>done</result>")]);
+    bench.run(&[]).assert(0, "done\n");
 }

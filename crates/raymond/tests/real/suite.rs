@@ -13,6 +13,7 @@ use crate::programs::{Cut, Program};
 
 pub(crate) const CASES: &[Case] = &[
     ("every::each_transition_has_the_right_conversation", transitions),
+    ("every::a_state_without_a_model_gets_none_of_another_state", own_model),
     ("every::tokens_of_each_turn_are_counted_once", money),
     ("every::a_turn_of_a_killed_program_is_tried_again", retried),
     ("every::a_killed_run_goes_on_with_the_same_conversation", resumed),
@@ -76,6 +77,29 @@ fn transitions(program: &Program) {
     assert_eq!(conversation(&bench, "anew"), ["anew"]);
     assert_eq!(conversation(&bench, "worker"), ["worker"]);
     assert_eq!(conversation(&bench, "last"), ["anew", "parent", "last"]);
+    // No tool waits for a person, and a branch has the tools of its parent, without which the service's cache is of no use.
+    let tools = |prompt: &str| bench.asked(prompt).swap_remove(0).tools;
+    assert!(!tools("plan").iter().any(|tool| tool == "question"), "{:?}", tools("plan"));
+    assert_eq!(tools("plan"), tools("begin"));
+}
+
+/// A state that chooses no model and no effort has what a new conversation has.
+fn own_model(program: &Program) {
+    let can = program.capabilities();
+    if !can.model {
+        return;
+    }
+    let bench = Bench::without_model(program);
+    let effort = if can.effort { "effort: high\n" } else { "" };
+    let chosen = format!("---\nmodel: {}\n{effort}---\nbegin", program.kind.other_model);
+    bench.state("START.md", chosen).state("PLAN.md", "plan").state("ANEW.md", "anew");
+    bench.api.on("begin", [say("<goto>PLAN</goto>")]).on("plan", [say("<reset>ANEW</reset>")]);
+    bench.api.on("anew", [say("<result>done</result>")]);
+    bench.run(&["--budget", "0"]).assert(0, "done\n");
+    let [begin, plan, anew] = ["begin", "plan", "anew"].map(|prompt| bench.asked(prompt).swap_remove(0));
+    assert!(program.kind.other_model.ends_with(&begin.model), "{begin:#?}");
+    assert_eq!((&plan.model, &plan.effort), (&anew.model, &anew.effort));
+    assert_ne!(plan.model, begin.model);
 }
 
 fn money(program: &Program) {

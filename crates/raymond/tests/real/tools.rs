@@ -13,6 +13,8 @@ pub(crate) const CASES: &[Case] = &[
     ("the_last_of_several_final_messages_counts", several_results),
     ("a_background_task_does_not_delay_the_end_of_the_step", lingering),
     ("the_cost_of_subagents_is_counted", subagent),
+    ("a_tool_server_that_does_not_start_is_named", server),
+    ("a_turn_whose_tool_a_hook_puts_off_has_not_finished", put_off),
 ];
 
 /// A state that may use any command.
@@ -46,6 +48,8 @@ fn options(program: &Program) {
     let settings = "model: claude-sonnet-4-5\neffort: high\nallow_tools: [ \"Bash(echo:*)\", Read ]\n\
                     deny_tools: [ WebFetch, WebSearch ]\nadd_dirs: [ ../elsewhere ]\nmcp_config: [ mcp.json ]\n";
     bench.state("START.md", format!("---\n{settings}---\nbegin")).state("NEXT.md", "next");
+    // A name that only newer versions know.
+    bench.state("workflow.yaml", "permission_mode: manual\n");
     let note = bench.path("../elsewhere").canonicalize().unwrap().join("note");
     let read = use_tool("Read", &serde_json::json!({ "file_path": note }).to_string());
     bench.api.on("begin", [use_tool("Bash", "echo hello"), read, say("<goto>NEXT</goto>")]);
@@ -60,6 +64,35 @@ fn options(program: &Program) {
     assert!(
         !requests[0].tools.contains(&"WebFetch".to_owned()) && !requests[0].raw.contains("\\nWebFetch\\n")
     );
+    bench.assert_paid();
+}
+
+fn server(program: &Program) {
+    let bench = Bench::new(program);
+    let servers = serde_json::json!({ "mcpServers": { "tickets": { "command": "/no/such/server" } } });
+    bench.write("mcp.json", servers.to_string());
+    let state = |more: &str| format!("---\nmcp_config: mcp.json\n{more}---\nbegin");
+    bench.state("START.md", state("require_mcp: true\n"));
+    bench.api.on("begin", [say("<result>done</result>")]);
+    bench.run(&[]).assert(1, "").says("a required tool server did not start: `tickets`");
+    assert!(bench.events_of("retry").is_empty());
+    assert_eq!(bench.cost_nanos(), 0);
+    bench.assert_nothing_lives();
+    bench.state("START.md", state(""));
+    bench.resume(&[]).assert(0, "done\n").says("the tool server `tickets` did not start");
+}
+
+fn put_off(program: &Program) {
+    let bench = Bench::new(program);
+    let answer = r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"defer"}}"#;
+    let hook = serde_json::json!({ "type": "command", "command": format!("echo '{answer}'") });
+    let hooks = serde_json::json!({ "hooks": { "PreToolUse": [{ "matcher": "Bash", "hooks": [hook] }] } });
+    std::fs::create_dir_all(bench.home().join(".claude")).unwrap();
+    std::fs::write(bench.home().join(".claude/settings.json"), hooks.to_string()).unwrap();
+    bench.state("START.md", with_bash("begin"));
+    bench.api.on("begin", [use_tool("Bash", "echo made > made"), say("<result>done</result>")]);
+    bench.run(&[]).assert(1, "").says("a hook of the agent program put off the use of `Bash`");
+    assert!(!bench.path("made").exists() && bench.events_of("step_finished").is_empty());
     bench.assert_paid();
 }
 

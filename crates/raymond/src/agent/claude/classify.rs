@@ -16,12 +16,15 @@ pub(super) struct ResultEvent {
     pub(super) stop_reason: String,
     pub(super) text: Option<String>,
     pub(super) errors: String,
+    /// The tool whose call a hook has put off. The program waits for the hook's answer in a later process.
+    pub(super) deferred_tool: Option<String>,
 }
 
 impl ResultEvent {
-    /// An API error also has the subtype `success`, and an interrupted program exits with 0, so both are checked.
+    /// An API error also has the subtype `success`, and an interrupted program exits with 0, so both are checked. A turn
+    /// with a call that was put off is not over.
     pub(super) fn is_success(&self) -> bool {
-        self.subtype == "success" && !self.is_error
+        self.subtype == "success" && !self.is_error && self.deferred_tool.is_none()
     }
 
     fn message(&self) -> String {
@@ -51,6 +54,9 @@ pub(super) fn failed_result(result: &ResultEvent, signs: &Signs) -> TurnFault {
 }
 
 fn by_subtype(result: &ResultEvent) -> Option<TurnFault> {
+    if let Some(tool) = &result.deferred_tool {
+        return Some(TurnFault::ToolDeferred { tool: tool.clone() });
+    }
     let message = result.message();
     match result.subtype.as_str() {
         "error_max_budget_usd" => Some(TurnFault::OverBudgetShare),

@@ -4,43 +4,35 @@
 //! another state, so the program has to be told what it would choose in a new conversation: the variable
 //! `ANTHROPIC_MODEL`, then its settings files, then its own default.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::files;
+use crate::agent::kept::{Own, SettingsFile, Variables, folder};
 
 /// The program's own name for its own default.
 const DEFAULT: &str = "default";
 
-/// The model to ask for, or `None` if the program finds it by itself.
-pub(super) fn default_model(cwd: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<String> {
+/// The model to ask for, unless the program finds it by itself.
+pub(super) fn default_model(cwd: &Path, variable: Variables<'_>) -> Own {
     // The variable has priority over the model of the conversation.
     if variable("ANTHROPIC_MODEL").is_some_and(|model| !model.is_empty()) {
-        return None;
+        return Own::ByItself;
     }
-    let chosen = settings_files(cwd, variable).iter().find_map(|file| model_in(file));
-    Some(chosen.unwrap_or_else(|| DEFAULT.to_owned()))
+    let chosen = settings_files(cwd, variable).iter().find_map(|file| SettingsFile::read(file).text("model"));
+    Own::Named(chosen.unwrap_or_else(|| DEFAULT.to_owned()))
 }
 
 /// The program's settings files, the most specific one first.
-fn settings_files(cwd: &Path, variable: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
+fn settings_files(cwd: &Path, variable: Variables<'_>) -> Vec<PathBuf> {
     let project = cwd.join(".claude");
     let mut files = vec![project.join("settings.local.json"), project.join("settings.json")];
-    let home = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
-    let config = variable("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let config = config.or_else(|| Some(PathBuf::from(variable(home)?).join(".claude")));
+    let config = folder(variable, "CLAUDE_CONFIG_DIR", ".claude");
     files.extend(config.map(|folder| folder.join("settings.json")));
     files
 }
 
-fn model_in(file: &Path) -> Option<String> {
-    let settings: serde_json::Value =
-        serde_json::from_slice(&files::read(file, files::MAX_SETTINGS_BYTES).ok()?).ok()?;
-    settings.get("model")?.as_str().filter(|model| !model.is_empty()).map(str::to_owned)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
     use std::fs;
 
     use super::*;
@@ -54,11 +46,15 @@ mod tests {
         }
         let home_variable = home.clone().into_os_string();
         let with = |own: Option<&str>| {
-            default_model(&cwd, &|name| match name {
+            let own = default_model(&cwd, &|name| match name {
                 "ANTHROPIC_MODEL" => own.map(OsString::from),
                 "HOME" | "USERPROFILE" => Some(home_variable.clone()),
                 _ => None,
-            })
+            });
+            match own {
+                Own::Named(model) => Some(model),
+                Own::ByItself | Own::Unknown => None,
+            }
         };
         assert_eq!(with(None).as_deref(), Some(DEFAULT));
         assert_eq!(with(Some("")).as_deref(), Some(DEFAULT));

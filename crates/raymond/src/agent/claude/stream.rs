@@ -19,6 +19,9 @@ const MOST_DENIALS: usize = 100;
 /// How much of a tool's input is shown.
 const LONGEST_SUMMARY: usize = 200;
 
+/// What is said of a tool server that offers no tools, though it should.
+const NOT_STARTED: [&str; 2] = ["failed", "needs-auth"];
+
 /// Times above this are in milliseconds: in seconds they would be after the year 5138.
 const MILLISECONDS_FROM: f64 = 1e11;
 
@@ -162,6 +165,11 @@ impl Decoder {
         self.is_final = false;
         note_session(event, seen);
         self.meter.saw_version(text(event, "claude_code_version"));
+        let servers = event.get("mcp_servers").and_then(Value::as_array).into_iter().flatten();
+        let missing = servers.filter(|server| NOT_STARTED.contains(&text(server, "status")));
+        seen.extend(missing.map(|server| TurnEvent::ServerMissing {
+            name: shortened(text(server, "name"), LONGEST_SUMMARY),
+        }));
     }
 
     fn api_retry(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
@@ -290,6 +298,8 @@ fn note_session(event: &Value, seen: &mut Vec<TurnEvent>) {
 }
 
 fn read_result(event: &Value) -> ResultEvent {
+    let is_deferred = text(event, "stop_reason") == "tool_deferred";
+    let tool = event.get("deferred_tool_use").map_or("", |tool| text(tool, "name"));
     let errors = event.get("errors").and_then(Value::as_array).into_iter().flatten();
     ResultEvent {
         subtype: text(event, "subtype").to_owned(),
@@ -298,6 +308,7 @@ fn read_result(event: &Value) -> ResultEvent {
         terminal_reason: text(event, "terminal_reason").to_owned(),
         stop_reason: text(event, "stop_reason").to_owned(),
         text: owned_text(event, "result"),
+        deferred_tool: is_deferred.then(|| shortened(tool, LONGEST_SUMMARY)),
         errors: errors.filter_map(Value::as_str).collect::<Vec<_>>().join("; "),
     }
 }

@@ -40,6 +40,8 @@ pub struct Frontmatter {
     add_dirs: Option<Vec<String>>,
     /// Configurations of MCP servers.
     mcp_config: Option<OneOrMany>,
+    /// A turn fails if one of its MCP servers does not start.
+    require_mcp: Option<bool>,
     /// Steps of a run with the same name never run at the same time.
     #[schemars(length(min = 1, max = 64))]
     exclusive: Option<String>,
@@ -120,6 +122,8 @@ pub struct Manifest {
     add_dirs: Option<Vec<String>>,
     /// Configurations of MCP servers.
     mcp_config: Option<OneOrMany>,
+    /// A turn fails if one of its MCP servers does not start.
+    require_mcp: Option<bool>,
     /// What agents may do without asking; no mode that skips permissions.
     permission_mode: Option<PermissionMode>,
     /// When `serve` starts it, as for cron.
@@ -143,6 +147,8 @@ enum SwitchWord {
 #[expect(dead_code, reason = "only its schema is used")]
 enum PermissionMode {
     Default,
+    /// Another name of `default`.
+    Manual,
     AcceptEdits,
     Plan,
     DontAsk,

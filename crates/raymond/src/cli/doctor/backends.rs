@@ -29,6 +29,8 @@ pub(super) struct BackendReport {
     tested_versions: &'static [&'static str],
     /// Whether it is logged in, where the program can tell.
     logged_in: Option<bool>,
+    /// What its user has to know about its accounts.
+    pub(super) accounts: Option<&'static str>,
     /// Whether a model answered, if that was asked for.
     pub(super) answers: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -197,6 +199,7 @@ fn report(name: &str, backend: &Backend, config: &Config) -> BackendReport {
         tested: Standing::Unknown,
         tested_versions: inspection.as_ref().map_or(&[], |inspection| inspection.tested),
         logged_in: None,
+        accounts: inspection.as_ref().and_then(|inspection| inspection.accounts),
         answers: None,
         problem: None,
         can: Can::new(backend.capabilities(), backend.uncounted),

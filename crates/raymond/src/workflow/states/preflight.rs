@@ -41,6 +41,8 @@ pub struct Reached {
     pub options: Options,
     /// The backends of its prompts.
     pub backends: BTreeSet<String>,
+    /// Each of its prompts with the backends that may take it.
+    pub prompts: Vec<(StateFile, Vec<String>)>,
 }
 
 /// A workflow and the states of it in which agents begin or go on.
@@ -118,6 +120,7 @@ fn check_scope(
     let mut others = BTreeSet::new();
     let mut conversations = Conversations::default();
     let mut ready_backends = BTreeSet::new();
+    let mut prompts = Vec::new();
     let (mut read, mut each_is_a_text) = (Vec::new(), true);
     while let Some(state) = to_check.pop() {
         // A state that is gone may never be needed, or a step may write it before it is.
@@ -129,6 +132,8 @@ fn check_scope(
         if let (Plan::Prompt(prompt), Some(settings)) = (&plan, &turn) {
             check_backend(scope, &state, (prompt, settings), options, backends, &mut ready_backends)?;
             conversations.add(&state, prompt, tags);
+            let names = std::iter::once(&prompt.backend).chain(&prompt.fallbacks).cloned().collect();
+            prompts.push((state.clone(), names));
             others.extend(prompt.policy.iter().flat_map(in_policy));
         }
         others.extend(in_tags(tags));
@@ -155,6 +160,7 @@ fn check_scope(
         read: each_is_a_text.then_some(read),
         options: options.clone(),
         backends: ready_backends,
+        prompts,
     };
     Ok((found, others))
 }

@@ -110,10 +110,12 @@ fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &Backe
             total_usd: conversation.and_then(|session| session.total_usd).map(Usd::dollars),
             total_tokens: conversation.and_then(|session| session.total_tokens),
             model: conversation.and_then(|session| session.model.clone()),
+            effort: conversation.and_then(|session| session.effort.clone()),
         }),
         model: settings.model,
         effort: settings.effort,
         grants: needs.grants.clone(),
+        require_mcp: settings.require_mcp,
         skip_permissions: needs.skip_permissions,
         permission_mode: settings.permission_mode,
         budget_usd: started.share_usd.filter(|_| program.capabilities().budget_share).map(Usd::dollars),
@@ -215,6 +217,13 @@ fn warnings(cost: &Cost, share: Option<Usd>, denied: &[String]) -> Vec<String> {
     unknown.into_iter().chain(denials(denied)).collect()
 }
 
+fn without_server(name: &str) -> String {
+    format!(
+        "the tool server `{}` did not start, and the agent worked without its tools; `require_mcp: true` makes that a failure",
+        name.escape_debug()
+    )
+}
+
 fn denials(tools: &[String]) -> Vec<String> {
     tools
         .iter()
@@ -241,7 +250,10 @@ struct TurnSink<'a> {
 impl TurnSink<'_> {
     fn result(mut self, ending: TurnEnding, backend: &str, folder: Option<String>) -> Turned {
         self.reader.close();
-        let model = self.job.needs.turn.as_ref().and_then(|needs| needs.settings.model.clone());
+        let settings = self.job.needs.turn.as_ref().map(|needs| &needs.settings);
+        let model = settings.and_then(|settings| settings.model.clone());
+        let effort = settings.and_then(|settings| settings.effort.clone());
+        self.warnings.extend(self.reader.missing_servers().iter().map(|name| without_server(name)));
         let answered = self.job.needs.turn.as_ref().and_then(|needs| needs.answer.as_ref()?.as_ref().ok());
         let answered_in = answered.and_then(|answer| answer.session.clone());
         let session_id = answered_in.or_else(|| self.reader.session().map(str::to_owned));
@@ -251,6 +263,7 @@ impl TurnSink<'_> {
                 total_usd: cost.session_total_usd.map(Usd::from_dollars),
                 backend: Some(backend.to_owned()),
                 model: model.clone(),
+                effort: effort.clone(),
                 total_tokens: cost.session_tokens,
                 cwd: folder.clone(),
             })
@@ -326,6 +339,9 @@ impl TurnSink<'_> {
             TurnEvent::Text(text) => text.clone(),
             TurnEvent::ToolUse { name, summary } => format!("{name}: {summary}"),
             TurnEvent::ToolRefused { tool } => format!("not permitted: {tool}"),
+            TurnEvent::ServerMissing { name } => {
+                format!("the tool server `{}` did not start", name.escape_debug())
+            }
             TurnEvent::Retrying { of: 0, error, .. } => {
                 format!("the model's service: {error}; the agent program tries again")
             }

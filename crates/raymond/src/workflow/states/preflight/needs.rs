@@ -30,6 +30,7 @@ pub(super) fn check(
         ("deny_tools", !settings.deny_tools.is_empty(), can.tool_rules),
         ("add_dirs", !settings.add_dirs.is_empty(), can.add_dirs),
         ("mcp_config", !settings.mcp_config.is_empty(), can.mcp),
+        ("require_mcp", settings.require_mcp, can.tells_servers),
         ("permission_mode", settings.permission_mode.is_some(), can.permission_mode),
         ("dangerously_skip_permissions", options.skip_permissions, can.skip_permissions),
     ];

@@ -40,6 +40,7 @@ fn what_a_backend_does_not_take_is_refused_with_the_state_and_the_setting() {
         ("deny_tools: [Bash]", Capabilities { tool_rules: false, ..ALL }),
         ("add_dirs: [..]", Capabilities { add_dirs: false, ..ALL }),
         ("mcp_config: [m.json]", Capabilities { mcp: false, ..ALL }),
+        ("require_mcp: true", Capabilities { tells_servers: false, ..ALL }),
     ] {
         let start = ("START.sh", "echo '<goto>ASK</goto>'");
         let ask = format!("---\n{setting}\n---\nHello.");
