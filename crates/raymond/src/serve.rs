@@ -21,6 +21,7 @@
 mod answer;
 mod api;
 mod assets;
+mod counters;
 mod cron;
 mod discover;
 mod feed;

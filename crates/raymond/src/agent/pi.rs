@@ -12,7 +12,7 @@ use super::lines::shortened;
 use super::refusal::refusal;
 use super::session::{SessionFiles, SessionPlace, inside, is_named};
 use super::{
-    AgentProgram, Capabilities, Cost, Inspection, Invocation, Tokens, Turn, TurnDecoder, TurnEnding,
+    AgentProgram, Capabilities, Context, Cost, Inspection, Invocation, Tokens, Turn, TurnDecoder, TurnEnding,
     TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
@@ -109,6 +109,7 @@ struct Events {
     stop_reason: String,
     error: String,
     cost: Cost,
+    model: String,
     is_settled: bool,
 }
 
@@ -127,6 +128,10 @@ impl EventReader for Events {
                 let name = text(event, "/toolName").to_owned();
                 vec![TurnEvent::ToolUse { name, summary: summary(&event["args"]) }]
             }
+            "compaction_end" | "auto_compaction_end" => {
+                self.cost.compacted |= event["aborted"] != true;
+                Vec::new()
+            }
             "auto_retry_start" => vec![TurnEvent::Retrying {
                 attempt: count(event, "/attempt"),
                 of: count(event, "/maxAttempts"),
@@ -138,6 +143,10 @@ impl EventReader for Events {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some(self.model.as_str()).filter(|model| !model.is_empty())
     }
 
     fn is_final(&self) -> bool {
@@ -180,6 +189,11 @@ impl Events {
             cache_read: count(message, "/usage/cacheRead"),
         };
         self.cost.tokens = self.cost.tokens.plus(used);
+        let total = count(message, "/usage/totalTokens");
+        if total > 0 {
+            self.cost.context = Some(Context { used: total, window: None });
+        }
+        text(message, "/model").clone_into(&mut self.model);
         self.cost.usd += amount(message, "/usage/cost/total");
         let said = (!self.message.is_empty()).then(|| TurnEvent::Text(self.message.clone()));
         said.into_iter().chain([TurnEvent::Usage(used)]).collect()

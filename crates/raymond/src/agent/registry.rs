@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::prepared::{Prepared, PreparedProgram};
 use super::price::{Price, Prices};
-use super::{AgentProgram, DEFAULT_BACKEND, KINDS, TokensTold};
+use super::{AgentProgram, DEFAULT_BACKEND, KINDS, Pricing, TokensTold};
 use crate::config::{BackendSettings, Config};
 use crate::error::UserError;
 use crate::process::program_on_path;
@@ -95,7 +95,7 @@ impl Backends {
         let made = KINDS
             .iter()
             .filter_map(|kind| Some((kind.name.to_owned(), Backend::new(kind.name, &settings).ok()?)));
-        Self { named: made.collect(), prices: Prices::new(&BTreeMap::new()), others: None }
+        Self { named: made.collect(), prices: Prices::default(), others: None }
     }
 
     /// The built-in backends, and those that the config file adds or changes.
@@ -120,6 +120,11 @@ impl Backends {
         let can = backend.capabilities();
         let is_needed = !can.cost && can.tokens != TokensTold::No;
         model.filter(|_| is_needed).and_then(|model| self.prices.of(model))
+    }
+
+    /// What the tokens of a backend's turns cost.
+    pub fn pricing(&self, backend: &Backend) -> Pricing {
+        Pricing { prices: self.prices.clone(), may_be_uncounted: backend.uncounted }
     }
 
     /// The same backends, answered from prepared replies. The config that defines a backend may be missing in a test,
