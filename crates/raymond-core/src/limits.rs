@@ -54,7 +54,7 @@ pub const MAX_LOSSES: u32 = 20;
 pub const MAX_SHARES: u32 = 20;
 
 /// How often it may do that long before the share is used up.
-pub const MAX_EARLY_STOPS: u32 = 4;
+pub const MAX_EARLY_STOPS: u32 = 10;
 
 /// How often a step may meet a usage limit after it was paid for something. It begins anew each time.
 pub const MAX_PAID_LIMITS: u32 = 20;

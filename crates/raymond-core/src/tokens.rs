@@ -54,9 +54,8 @@ impl Tokens {
 pub struct Context {
     /// How many tokens the conversation has.
     pub used: u64,
-    /// How many the model can take, if the program tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<u64>,
+    /// How many the model can take.
+    pub window: u64,
 }
 
 #[cfg(test)]

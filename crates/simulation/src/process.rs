@@ -14,6 +14,7 @@ use raymond_core::money::Usd;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Session, later};
 use raymond_core::tag::{Collected, TagCollector};
+use raymond_core::tokens::Tokens;
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::variable::Rules;
 

@@ -28,6 +28,8 @@ const MAX_REMINDERS: u32 = 3;
 const MAX_SHOWN_SCHEMA_BYTES: usize = 8 * 1024;
 /// How long to wait before each retry of a program that failed.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
+/// How often an attempt goes on at once that was stopped, not by a failure of its own. Shares of a wide fan-out are small.
+const STOPS_WITHOUT_PAUSE: u32 = 6;
 /// How long to wait for a usage limit that should already have ended.
 const OVERDUE_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait for a usage limit that does not say when it ends.
@@ -364,9 +366,11 @@ fn go_on(step: &EndedStep<'_>, turn: FailedTurn, session: Session) -> Body {
 }
 
 /// How long to wait before an attempt that was stopped so often before, not by a failure of its own. What costs nothing
-/// needs no pause, and the first two need none.
+/// needs no pause.
 pub(super) fn pause_after_stops(before: u32, cost: TurnCost) -> Duration {
-    let Some(again) = before.checked_sub(2).filter(|_| !cost.usd().is_zero()) else { return Duration::ZERO };
+    let Some(again) = before.checked_sub(STOPS_WITHOUT_PAUSE).filter(|_| !cost.usd().is_zero()) else {
+        return Duration::ZERO;
+    };
     let longest = RETRY_AFTER[RETRY_AFTER.len() - 1];
     RETRY_AFTER.get(again as usize).copied().unwrap_or(longest)
 }

@@ -276,17 +276,17 @@ fn again_and_again(rig: &mut Rig, cost: f64, class: FaultClass) -> (Event, usize
 fn a_turn_that_stops_again_and_again_at_its_share_has_a_bound_and_pauses() {
     // Its program says that it has used up a share of which nearly all is left.
     let (failed, stops, seconds) = again_and_again(&mut with_budget(100.0), 0.01, FaultClass::ShareUsed);
-    assert_eq!((stops, seconds), (5, 6));
+    assert_eq!((stops, seconds), (11, 46));
     let Body::StepFailed(failed) = failed.body else { unreachable!() };
     assert!(
-        failed.error.contains("its share was $99.96 and it has cost $0.01, as 4 times before"),
+        failed.error.contains("its share was $99.90 and it has cost $0.01, as 10 times before"),
         "{}",
         failed.error
     );
-    assert_eq!(failed.cost_usd, usd(0.05));
+    assert_eq!(failed.cost_usd, usd(0.11));
     // Without a budget the limit is one that its user has set.
     let (failed, stops, seconds) = again_and_again(&mut with_budget(0.0), 0.5, FaultClass::ShareUsed);
-    assert!(stops == 21 && seconds > 300, "{stops} in {seconds} s");
+    assert!(stops == 21 && seconds > 240, "{stops} in {seconds} s");
     let Body::StepFailed(failed) = failed.body else { unreachable!() };
     assert!(failed.error.contains("the step has gone on with another one 20 times"), "{}", failed.error);
 }

@@ -191,8 +191,8 @@ impl Events {
                 Vec::new()
             }
             "usage_update" if self.is_asked => {
-                let (used, window) = (count(update, "/used"), update["size"].as_u64());
-                self.cost.context = Some(Context { used, window }).filter(|_| used > 0);
+                let (used, window) = (count(update, "/used"), count(update, "/size"));
+                self.cost.context = Some(Context { used, window }).filter(|_| used > 0 && window > 0);
                 Vec::new()
             }
             "tool_call" if self.is_asked => {

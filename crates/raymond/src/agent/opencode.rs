@@ -17,7 +17,7 @@ use super::launcher::Launcher;
 use super::lines::shortened;
 use super::refusal::{limit, refusal};
 use super::{
-    AgentProgram, Capabilities, Context, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
+    AgentProgram, Capabilities, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
     TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
@@ -227,11 +227,6 @@ impl Events {
             cache_read: count(part, "/tokens/cache/read"),
         };
         self.cost.tokens = self.cost.tokens.plus(used);
-        let total = [used.input, used.output, used.cache_write, used.cache_read];
-        let total = total.into_iter().fold(0, u64::saturating_add);
-        if total > 0 {
-            self.cost.context = Some(Context { used: total, window: None });
-        }
         self.cost.usd += amount(part, "/cost");
         let end = (self.reason == "stop").then_some(TurnEvent::End { is_error: false });
         [TurnEvent::Usage(used)].into_iter().chain(end).collect()

@@ -12,7 +12,7 @@ use super::lines::shortened;
 use super::refusal::refusal;
 use super::session::{SessionFiles, SessionPlace, inside, is_named};
 use super::{
-    AgentProgram, Capabilities, Context, Cost, Inspection, Invocation, Tokens, Turn, TurnDecoder, TurnEnding,
+    AgentProgram, Capabilities, Cost, Inspection, Invocation, Tokens, Turn, TurnDecoder, TurnEnding,
     TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
@@ -189,10 +189,6 @@ impl Events {
             cache_read: count(message, "/usage/cacheRead"),
         };
         self.cost.tokens = self.cost.tokens.plus(used);
-        let total = count(message, "/usage/totalTokens");
-        if total > 0 {
-            self.cost.context = Some(Context { used: total, window: None });
-        }
         text(message, "/model").clone_into(&mut self.model);
         self.cost.usd += amount(message, "/usage/cost/total");
         let said = (!self.message.is_empty()).then(|| TurnEvent::Text(self.message.clone()));

@@ -117,9 +117,13 @@ impl Backends {
 
     /// The price of a turn with this backend, if it reports tokens and no dollars and its model has a price.
     pub fn price(&self, backend: &Backend, model: Option<&str>) -> Option<Price> {
+        model.filter(|_| self.needs_price(backend)).and_then(|model| self.prices.of(model))
+    }
+
+    /// Whether the cost of a backend's turns follows from the price of their model.
+    pub fn needs_price(&self, backend: &Backend) -> bool {
         let can = backend.capabilities();
-        let is_needed = !can.cost && can.tokens != TokensTold::No;
-        model.filter(|_| is_needed).and_then(|model| self.prices.of(model))
+        !can.cost && can.tokens != TokensTold::No && !backend.uncounted
     }
 
     /// What the tokens of a backend's turns cost.

@@ -14,13 +14,9 @@ pub fn in_words(tokens: Tokens) -> String {
 
 /// How full the model's window was: `12,000 of 200,000 (6 %)`.
 pub fn fullness(context: Context) -> String {
-    match context.window.filter(|window| *window > 0) {
-        Some(window) => {
-            let percent = context.used.saturating_mul(100) / window;
-            format!("{} of {} ({percent} %)", count(context.used), count(window))
-        }
-        None => count(context.used),
-    }
+    let Context { used, window } = context;
+    let percent = used.saturating_mul(100) / window.max(1);
+    format!("{} of {} ({percent} %)", count(used), count(window))
 }
 
 /// A number with commas.
@@ -46,7 +42,6 @@ mod tests {
         assert_eq!(in_words(tokens), "1,234,567 in, 89 out");
         let tokens = Tokens { cache_read: 1000, ..tokens };
         assert_eq!(in_words(tokens), "1,234,567 in, 89 out, cache 1,000 read, 0 written");
-        assert_eq!(fullness(Context { used: 100, window: None }), "100");
-        assert_eq!(fullness(Context { used: 50_000, window: Some(200_000) }), "50,000 of 200,000 (25 %)");
+        assert_eq!(fullness(Context { used: 50_000, window: 200_000 }), "50,000 of 200,000 (25 %)");
     }
 }

@@ -38,8 +38,9 @@ pub(super) struct Decoder {
     streaming_message: String,
     permission_denials: Vec<String>,
     unreadable_lines: u64,
-    /// How full the model's window is after the agent's last message.
-    context: Option<Context>,
+    /// How many tokens the conversation has after the agent's last message, and the model's window once that is told.
+    used: u64,
+    window: Option<u64>,
     compacted: bool,
 }
 
@@ -94,7 +95,8 @@ impl Decoder {
         Decoder {
             lines: Lines::default(),
             meter: Meter::new(earlier_total_usd, turn.pricing.prices.clone(), turn.model.clone()),
-            context: None,
+            used: 0,
+            window: None,
             compacted: false,
             signs: Signs::default(),
             result: None,
@@ -107,13 +109,14 @@ impl Decoder {
     }
 
     fn failure(self, fault: TurnFault) -> TurnFailure {
+        let context = self.context();
         let had_finished = self.result.as_ref().is_some_and(|result| result.stop_reason == "end_turn");
         let said = Some(without_nul(self.message.text)).filter(|text| !text.is_empty());
         let only_the_share = fault == TurnFault::OverBudgetShare && had_finished;
         let told = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
         TurnFailure {
             fault,
-            cost: Cost { context: self.context, compacted: self.compacted, ..self.meter.cost() },
+            cost: Cost { context, compacted: self.compacted, ..self.meter.cost() },
             last_text: told.map(without_nul).or_else(|| said.clone()),
             final_text: said.filter(|_| only_the_share),
             permission_denials: self.permission_denials,
@@ -138,10 +141,11 @@ impl Decoder {
     }
 
     fn report(self) -> TurnReport {
+        let context = self.context();
         let text = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
         TurnReport {
             text: without_nul(text.unwrap_or(self.message.text)),
-            cost: Cost { context: self.context, compacted: self.compacted, ..self.meter.cost() },
+            cost: Cost { context, compacted: self.compacted, ..self.meter.cost() },
             permission_denials: self.permission_denials,
         }
     }
@@ -276,7 +280,7 @@ impl Decoder {
             message.get("usage").map(tokens).unwrap_or_default();
         let sent = input.saturating_add(cache_write).saturating_add(cache_read);
         if sent > 0 {
-            self.context = Some(Context { used: sent.saturating_add(output), window: None });
+            self.used = sent.saturating_add(output);
         }
     }
 
@@ -286,9 +290,12 @@ impl Decoder {
         let own = models.zip(self.meter.model()).and_then(|(models, model)| models.get(model));
         let only = models.filter(|models| models.len() == 1).and_then(|models| models.values().next());
         let window = own.or(only).and_then(|usage| usage.get("contextWindow")?.as_u64());
-        if let (Some(context), Some(window)) = (&mut self.context, window) {
-            context.window = Some(window);
-        }
+        self.window = window.filter(|window| *window > 0).or(self.window);
+    }
+
+    fn context(&self) -> Option<Context> {
+        let window = self.window.filter(|_| self.used > 0)?;
+        Some(Context { used: self.used, window })
     }
 
     fn note_denials(&mut self, result: &Value) {

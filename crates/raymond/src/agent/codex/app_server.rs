@@ -212,9 +212,8 @@ impl Server {
     fn used(&mut self, params: &Value) -> Vec<TurnEvent> {
         let usage = &params["tokenUsage"];
         self.tokens = tokens(&usage["total"]);
-        let used = count(usage, "/last/totalTokens");
-        let window = usage["modelContextWindow"].as_u64();
-        self.context = (used > 0).then_some(Context { used, window });
+        let (used, window) = (count(usage, "/last/totalTokens"), count(usage, "/modelContextWindow"));
+        self.context = (used > 0 && window > 0).then_some(Context { used, window });
         let is_this_turn = text(params, "/turnId") == self.turn_id;
         is_this_turn.then(|| TurnEvent::Usage(tokens(&params["tokenUsage"]["last"]))).into_iter().collect()
     }

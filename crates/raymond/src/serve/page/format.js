@@ -20,8 +20,8 @@ export function tokens(used) {
 
 /// How full a model's window was.
 export function fullness(context, compacted) {
-  const of = context.window ? ` of ${count(context.window)} (${Math.floor(context.used * 100 / context.window)} %)` : "";
-  return `${count(context.used)}${of}${compacted ? ", summarised" : ""}`;
+  const percent = Math.floor(context.used * 100 / Math.max(1, context.window));
+  return `${count(context.used)} of ${count(context.window)} (${percent} %)${compacted ? ", summarised" : ""}`;
 }
 
 export function plural(number, one, many = `${one}s`) {
