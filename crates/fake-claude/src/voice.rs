@@ -92,8 +92,8 @@ impl Voice {
 
     /// Dollars for a million tokens of input.
     fn list_price(&self) -> f64 {
-        let families = [("haiku", 1.0), ("sonnet", 3.0)];
-        families.into_iter().find(|(family, _)| self.model.contains(family)).map_or(5.0, |(_, price)| price)
+        let families = [("haiku", 0.1), ("sonnet", 2.0)];
+        families.into_iter().find(|(family, _)| self.model.contains(family)).map_or(4.0, |(_, price)| price)
     }
 
     /// The program's own message when the API refuses.

@@ -26,7 +26,7 @@ use crate::payload::Payload;
 use crate::run::{Options, Run, RunStatus, Session};
 use crate::snapshot::FilesSnapshot;
 use crate::title::title;
-use crate::tokens::Tokens;
+use crate::tokens::{Context, Tokens};
 use crate::workflow::StateFile;
 use crate::worktree::Worktree;
 
@@ -381,6 +381,10 @@ pub struct StepFinished {
     pub cost_estimated: bool,
     /// What the model read and wrote in the last attempt.
     pub tokens: Tokens,
+    /// How full the model's window is after it, if the program tells.
+    pub context: Option<Context>,
+    /// Whether the program has summarised the conversation within it.
+    pub compacted: bool,
     pub duration_ms: u64,
     /// The files that it has left, if the run takes snapshots.
     pub files: Option<Box<FilesSnapshot>>,

@@ -366,9 +366,12 @@ fn retried(run: &mut Run, seq: u64, retry: &Retry) {
     }
     let wait = (retry.until, Wait::Retry, Some(retry.error.clone()));
     wait_with_work(run, &retry.agent, seq, wait, |work| {
+        let is_early = work.would_stop_early(retry.attempt_cost_usd);
         work.cost_usd += retry.attempt_cost_usd;
         match &retry.next_try {
             NextTry::GoOn(session) => {
+                work.shares = work.shares.saturating_add(1);
+                work.early_stops = work.early_stops.saturating_add(u32::from(is_early));
                 work.say = Say::GoOn { session: session.clone() };
                 work.turn = None;
             }
@@ -409,6 +412,7 @@ fn limited(run: &mut Run, seq: u64, limit: &LimitWaiting) {
     }
     wait_with_work(run, &limit.agent, seq, (limit.until, Wait::Limit, None), |work| {
         work.cost_usd += limit.attempt_cost_usd;
+        work.paid_limits = work.paid_limits.saturating_add(is_paid(limit));
         // After the wait, the list of backends begins again.
         work.fallback = None;
     });
@@ -421,12 +425,18 @@ fn fall_back(run: &mut Run, seq: u64, limit: &LimitWaiting, fallback: &str) {
             let work = Work {
                 fallback: Some(fallback.to_owned()),
                 cost_usd: work.cost_usd + limit.attempt_cost_usd,
+                paid_limits: work.paid_limits.saturating_add(is_paid(limit)),
                 share_usd: None,
                 ..(**work).clone()
             };
             agent.status = Status::Ready { since: seq, work: Some(Box::new(work)) };
         }
     });
+}
+
+/// 1 if the attempt has cost something.
+fn is_paid(limit: &LimitWaiting) -> u32 {
+    u32::from(!limit.attempt_cost_usd.is_zero())
 }
 
 fn wait_with_work(
@@ -438,8 +448,9 @@ fn wait_with_work(
 ) {
     run.update(id, |agent| {
         if let Status::Running { work, .. } = &agent.status {
-            let mut work = Work { share_usd: None, ..(**work).clone() };
+            let mut work = (**work).clone();
             change(&mut work);
+            work.share_usd = None;
             agent.status = Status::Waiting { until, why, since: seq, work: Some(Box::new(work)), error };
         }
     });

@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use crate::cost::TurnCost;
 use crate::event::{Interrupted, ProjectMoved};
 use crate::folder::Folder;
 use crate::frontmatter::ResultSchema;
@@ -23,7 +24,6 @@ use crate::policy::Policy;
 use crate::run::{Options, Session};
 use crate::snapshot::FilesSnapshot;
 use crate::tag::{Meant, NearMiss};
-use crate::tokens::Tokens;
 use crate::transition::{Reading, Transition};
 use crate::workflow::StateFile;
 use crate::workflow::wording::clipped_to;
@@ -335,6 +335,9 @@ pub struct FailedTurn {
     pub exit_code: Option<i32>,
     /// The final message, if there was one, with secrets removed, so it may be recorded.
     pub message: Option<Payload>,
+    /// Warnings about the turn for the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// What to do about a turn that failed.
@@ -351,16 +354,6 @@ pub enum FaultClass {
     NotInstalled,
     /// A person has to act before it can work.
     Final,
-}
-
-/// The cost of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TurnCost {
-    pub usd: Usd,
-    pub estimated: bool,
-    /// What the program has told of them.
-    pub tokens: Tokens,
 }
 
 /// How a process ended.

@@ -1,5 +1,6 @@
 //! The pure core of Raymond: the workflow language, and all decisions of a run.
 
+pub mod cost;
 pub mod decide;
 pub mod diagnostic;
 pub mod diagram;

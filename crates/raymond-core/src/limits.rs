@@ -50,6 +50,15 @@ pub const MAX_RETRIES: u32 = 1_000;
 /// for example by using up their memory.
 pub const MAX_LOSSES: u32 = 20;
 
+/// How often a step may stop at its share of the budget and go on with another one. Every time is paid for.
+pub const MAX_SHARES: u32 = 20;
+
+/// How often it may do that long before the share is used up.
+pub const MAX_EARLY_STOPS: u32 = 10;
+
+/// How often a step may meet a usage limit after it was paid for something. It begins anew each time.
+pub const MAX_PAID_LIMITS: u32 = 20;
+
 /// How many warnings one state file can get; a user would not read more.
 pub const MAX_WARNINGS: usize = 100;
 

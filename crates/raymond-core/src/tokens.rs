@@ -24,6 +24,12 @@ impl Tokens {
         self.with(other, u64::saturating_add)
     }
 
+    /// In each part the larger of both.
+    #[must_use]
+    pub fn at_least(self, other: Tokens) -> Tokens {
+        self.with(other, u64::max)
+    }
+
     /// What was added since `earlier`, or `None` if this cannot be a later total of the same conversation.
     pub fn since(self, earlier: Tokens) -> Option<Tokens> {
         let grew = self.input >= earlier.input
@@ -41,6 +47,15 @@ impl Tokens {
             cache_read: combine(self.cache_read, other.cache_read),
         }
     }
+}
+
+/// How full the model's window is after a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Context {
+    /// How many tokens the conversation has.
+    pub used: u64,
+    /// How many the model can take.
+    pub window: u64,
 }
 
 #[cfg(test)]

@@ -43,10 +43,10 @@ pub use program::{
     AgentProgram, Capabilities, Inspection, PromptLimit, SessionId, TokensTold, TurnDecoder, WorkflowFile,
     WorkflowFiles,
 };
-pub use reader::{Counting, TurnReader};
+pub use reader::{Counting, Settled, TurnReader};
 pub use turn::{
-    Answer, Asked, Continued, Cost, Filled, Invocation, Plain, Tokens, Turn, TurnEnding, TurnEvent,
-    TurnFailure, TurnReport,
+    Answer, Asked, Context, Continued, Cost, Filled, Invocation, Plain, Pricing, Tokens, Turn, TurnEnding,
+    TurnEvent, TurnFailure, TurnReport,
 };
 
 use std::sync::Arc;

@@ -131,6 +131,23 @@ pub struct PriceSettings {
     pub input: Dollars,
     pub output: Dollars,
     pub cache_write: Option<Dollars>,
+    /// Writing to a cache that is kept for an hour; twice the input if left out.
+    pub cache_write_1h: Option<Dollars>,
+    pub cache_read: Option<Dollars>,
+    /// Another price for requests with a long prompt.
+    pub long_prompt: Option<LongPromptSettings>,
+}
+
+/// What a million tokens cost in a request whose prompt is long.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LongPromptSettings {
+    /// How many tokens a prompt may have at the usual price.
+    pub above: u64,
+    pub input: Dollars,
+    pub output: Dollars,
+    pub cache_write: Option<Dollars>,
+    pub cache_write_1h: Option<Dollars>,
     pub cache_read: Option<Dollars>,
 }
 

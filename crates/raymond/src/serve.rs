@@ -22,6 +22,7 @@
 mod answer;
 mod api;
 mod assets;
+mod counters;
 mod cron;
 mod discover;
 mod door;

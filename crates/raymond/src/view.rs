@@ -14,6 +14,7 @@ pub(crate) mod status;
 pub(crate) mod steps;
 pub(crate) mod summary;
 pub(crate) mod text;
+pub(crate) mod tokens;
 pub(crate) mod transcript;
 pub(crate) mod whereabouts;
 mod wording;

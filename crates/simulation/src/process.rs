@@ -14,6 +14,7 @@ use raymond_core::money::Usd;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Session, later};
 use raymond_core::tag::{Collected, TagCollector};
+use raymond_core::tokens::Tokens;
 use raymond_core::transition::{self, ProtocolError, Reading};
 use raymond_core::variable::Rules;
 
@@ -195,10 +196,18 @@ impl Process {
     fn turn_outcome(&self, reading: Result<Reading, BadMessage>, now: Timestamp) -> TurnOutcome {
         let chosen = self.launch.started.turn.as_ref().and_then(|turn| turn.session.clone());
         let session = chosen.map(|id| Session { id, ..Session::default() });
-        let cost = TurnCost { usd: self.cost(), estimated: false, ..TurnCost::default() };
+        let cost = TurnCost::of(self.cost(), Tokens::default());
         let failed = |class, error: &str, session| {
             let error = error.to_owned();
-            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message: None })
+            TurnOutcome::Failed(FailedTurn {
+                error,
+                class,
+                cost,
+                session,
+                exit_code: None,
+                message: None,
+                warnings: Vec::new(),
+            })
         };
         if self.was_refused {
             return failed(FaultClass::Retry, "the system refuses", None);

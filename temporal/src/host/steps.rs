@@ -606,8 +606,8 @@ pub(super) async fn in_time<T>(
 fn cost_of(outcome: &StepOutcome) -> Option<Usd> {
     match outcome {
         StepOutcome::Interrupted { cost } => Some(*cost),
-        StepOutcome::Turn(TurnOutcome::Failed(turn)) => Some(turn.cost.usd),
-        StepOutcome::Turn(TurnOutcome::Completed(turn)) => Some(turn.cost.usd),
+        StepOutcome::Turn(TurnOutcome::Failed(turn)) => Some(turn.cost.usd()),
+        StepOutcome::Turn(TurnOutcome::Completed(turn)) => Some(turn.cost.usd()),
         StepOutcome::Script(_) => None,
     }
 }

@@ -46,10 +46,10 @@ pub(super) fn failed(step: &EndedStep<'_>, fault: Fault) -> Body {
         output: fault.shown.last_lines,
         output_file: fault.shown.file,
         fatal: fault.fatal,
-        cost_usd: step.work.cost_usd + fault.cost.usd,
-        attempt_cost_usd: fault.cost.usd,
-        cost_estimated: fault.cost.estimated,
-        tokens: fault.cost.tokens,
+        cost_usd: step.work.cost_usd + fault.cost.usd(),
+        attempt_cost_usd: fault.cost.usd(),
+        cost_estimated: fault.cost.is_estimated(),
+        tokens: fault.cost.tokens(),
         duration_ms: step.duration_ms,
     })
 }

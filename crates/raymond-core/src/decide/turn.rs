@@ -13,7 +13,7 @@ use crate::frontmatter::ResultSchema;
 use crate::input::{
     BadMessage, CompletedTurn, FailedTurn, FaultClass, PromptPlan, ShownOutput, TurnCost, TurnOutcome,
 };
-use crate::limits::MAX_DURATION;
+use crate::limits::{MAX_DURATION, MAX_EARLY_STOPS, MAX_PAID_LIMITS, MAX_SHARES};
 use crate::payload::Payload;
 use crate::policy::{Emitted, Entry, Policy};
 use crate::run::{Session, later};
@@ -28,6 +28,8 @@ const MAX_REMINDERS: u32 = 3;
 const MAX_SHOWN_SCHEMA_BYTES: usize = 8 * 1024;
 /// How long to wait before each retry of a program that failed.
 const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(20)];
+/// How often an attempt goes on at once that was stopped, not by a failure of its own. Shares of a wide fan-out are small.
+const STOPS_WITHOUT_PAUSE: u32 = 6;
 /// How long to wait for a usage limit that should already have ended.
 const OVERDUE_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait for a usage limit that does not say when it ends.
@@ -36,7 +38,11 @@ const UNKNOWN_LIMIT: Duration = Duration::from_secs(5 * 60);
 pub(super) fn ended(step: &EndedStep<'_>, plan: &PromptPlan, outcome: TurnOutcome) -> Vec<Body> {
     match outcome {
         TurnOutcome::Completed(turn) => completed(step, plan, turn),
-        TurnOutcome::Failed(turn) => vec![turn_failed(step, plan, turn)],
+        TurnOutcome::Failed(mut turn) => {
+            let mut events = transition::warnings(step, std::mem::take(&mut turn.warnings));
+            events.push(turn_failed(step, plan, turn));
+            events
+        }
     }
 }
 
@@ -256,9 +262,9 @@ fn remind_or_fail(step: &EndedStep<'_>, plan: &PromptPlan, problem: Problem, sai
         message: Some(message),
         text: text.into(),
         session,
-        attempt_cost_usd: cost.usd,
-        cost_estimated: cost.estimated,
-        tokens: cost.tokens,
+        attempt_cost_usd: cost.usd(),
+        cost_estimated: cost.is_estimated(),
+        tokens: cost.tokens(),
     })
 }
 
@@ -307,7 +313,7 @@ fn fallback(step: &EndedStep<'_>, plan: &PromptPlan) -> Option<String> {
 
 fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) -> Body {
     match (turn.class, turn.session.take()) {
-        (FaultClass::ShareUsed, Some(session)) => retry(step, turn, Duration::ZERO, NextTry::GoOn(session)),
+        (FaultClass::ShareUsed, Some(session)) => go_on(step, turn, session),
         (FaultClass::Retry, _) => match RETRY_AFTER.get(step.work.retries as usize) {
             Some(wait) => retry(step, turn, *wait, NextTry::FromTheStart),
             None => {
@@ -315,6 +321,15 @@ fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) ->
                 final_failure(step, FailedTurn { error, ..turn })
             }
         },
+        (FaultClass::Limit { .. }, _)
+            if step.work.paid_limits >= MAX_PAID_LIMITS && !turn.cost.usd().is_zero() =>
+        {
+            let error = format!(
+                "{}; it was paid for {MAX_PAID_LIMITS} times before, and begins anew each time",
+                turn.error
+            );
+            final_failure(step, FailedTurn { error, ..turn })
+        }
         (FaultClass::Limit { until }, _) => Body::LimitWaiting(LimitWaiting {
             agent: step.agent.id.clone(),
             step: step.work.step,
@@ -324,9 +339,9 @@ fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) ->
             fallback: fallback(step, plan),
             error: turn.error,
             message: turn.message,
-            attempt_cost_usd: turn.cost.usd,
-            cost_estimated: turn.cost.estimated,
-            tokens: turn.cost.tokens,
+            attempt_cost_usd: turn.cost.usd(),
+            cost_estimated: turn.cost.is_estimated(),
+            tokens: turn.cost.tokens(),
         }),
         (FaultClass::NotInstalled, _) => match fallback(step, plan) {
             Some(next) if (step.work.retries as usize) < RETRY_AFTER.len() => {
@@ -337,6 +352,38 @@ fn turn_failed(step: &EndedStep<'_>, plan: &PromptPlan, mut turn: FailedTurn) ->
         },
         (FaultClass::ShareUsed, None) | (FaultClass::Final, _) => final_failure(step, turn),
     }
+}
+
+/// The turn has stopped at its share of the budget, and goes on with another one. A program that does so long before its
+/// share is used up counts in another way than it tells, or does not do what it says.
+fn go_on(step: &EndedStep<'_>, turn: FailedTurn, session: Session) -> Body {
+    let work = step.work;
+    let cost = turn.cost.usd();
+    let problem = match work.share_usd.filter(|_| work.would_stop_early(cost)) {
+        Some(share) if work.early_stops >= MAX_EARLY_STOPS => {
+            format!("but its share was {share} and it has cost {cost}, as {MAX_EARLY_STOPS} times before")
+        }
+        _ if work.shares >= MAX_SHARES => {
+            let advice = "raise the budget, or lower `max_parallel`, and resume";
+            format!("and the step has gone on with another one {MAX_SHARES} times; {advice}")
+        }
+        _ => {
+            let wait = pause_after_stops(work.shares, turn.cost);
+            return retry(step, turn, wait, NextTry::GoOn(session));
+        }
+    };
+    let error = format!("{}, {problem}", turn.error);
+    final_failure(step, FailedTurn { error, ..turn })
+}
+
+/// How long to wait before an attempt that was stopped so often before, not by a failure of its own. What costs nothing
+/// needs no pause.
+pub(super) fn pause_after_stops(before: u32, cost: TurnCost) -> Duration {
+    let Some(again) = before.checked_sub(STOPS_WITHOUT_PAUSE).filter(|_| !cost.usd().is_zero()) else {
+        return Duration::ZERO;
+    };
+    let longest = RETRY_AFTER[RETRY_AFTER.len() - 1];
+    RETRY_AFTER.get(again as usize).copied().unwrap_or(longest)
 }
 
 /// When to try again. If the limit should already have ended, wait a little, so that retries do not run in a tight
@@ -361,9 +408,9 @@ fn retry(step: &EndedStep<'_>, turn: FailedTurn, wait: Duration, next_try: NextT
         error: turn.error,
         stderr: String::new(),
         message: turn.message,
-        attempt_cost_usd: turn.cost.usd,
-        cost_estimated: turn.cost.estimated,
-        tokens: turn.cost.tokens,
+        attempt_cost_usd: turn.cost.usd(),
+        cost_estimated: turn.cost.is_estimated(),
+        tokens: turn.cost.tokens(),
         next_try,
     })
 }

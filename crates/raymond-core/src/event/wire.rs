@@ -21,7 +21,7 @@ use crate::payload::Payload;
 use crate::run::Session;
 use crate::snapshot::FilesSnapshot;
 use crate::tag::TagName;
-use crate::tokens::Tokens;
+use crate::tokens::{Context, Tokens};
 use crate::workflow::StateFile;
 use crate::worktree::Worktree;
 
@@ -82,6 +82,12 @@ pub(super) struct StepFinishedFields<'a> {
     /// What the model read and wrote in the last attempt.
     #[serde(default, skip_serializing_if = "Tokens::is_zero")]
     tokens: Tokens,
+    /// How full the model's window is after it, if the program tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context: Option<Context>,
+    /// Whether the program has summarised the conversation within it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    compacted: bool,
     duration_ms: u64,
     /// The files that the step has left, if the run takes snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,6 +120,8 @@ impl Serialize for StepFinished {
             attempt_cost_usd: self.attempt_cost_usd,
             cost_estimated: self.cost_estimated,
             tokens: self.tokens,
+            context: self.context,
+            compacted: self.compacted,
             duration_ms: self.duration_ms,
             files: self.files.as_deref().map(Cow::Borrowed),
         };
@@ -152,6 +160,8 @@ impl TryFrom<StepFinishedFields<'_>> for StepFinished {
             attempt_cost_usd: fields.attempt_cost_usd,
             cost_estimated: fields.cost_estimated,
             tokens: fields.tokens,
+            context: fields.context,
+            compacted: fields.compacted,
             duration_ms: fields.duration_ms,
             files: fields.files.map(|files| Box::new(files.into_owned())),
         })

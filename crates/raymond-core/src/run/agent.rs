@@ -353,6 +353,15 @@ pub struct Work {
     /// How many attempts were lost together with the machines that they ran on.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub losses: u32,
+    /// How often it has stopped at a share of the budget and gone on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub shares: u32,
+    /// How often that was long before the share was used up.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub early_stops: u32,
+    /// How often it has met a usage limit after the service was paid for something.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub paid_limits: u32,
     /// The text of the next turn, and the conversation it continues.
     pub say: Say,
     /// The number of the turn among all turns of the run in this state; a repeated turn keeps its number.
@@ -390,6 +399,9 @@ impl Work {
             retries: 0,
             reminders: 0,
             losses: 0,
+            shares: 0,
+            early_stops: 0,
+            paid_limits: 0,
             say: Say::Prompt,
             turn: None,
             backend: None,
@@ -406,6 +418,12 @@ impl Work {
 }
 
 impl Work {
+    /// Whether the running turn, if it stopped at its share of the budget now, would have used too little of it: its
+    /// program counts in another way, or does not do what it says.
+    pub fn would_stop_early(&self, cost: Usd) -> bool {
+        self.share_usd.is_some_and(|share| cost < share.divided_by(2))
+    }
+
     /// The conversation that the next turn continues.
     pub fn conversation<'a>(&'a self, agent: &'a Agent) -> Option<&'a Session> {
         match &self.say {

@@ -256,6 +256,53 @@ fn running_turns_finish_and_budget_exceeded_is_recorded_once() {
     );
 }
 
+/// Lets a turn stop in this way again and again. Returns the event that ends that, how often it stopped, and how long all
+/// of it took, in seconds.
+fn again_and_again(rig: &mut Rig, cost: f64, class: FaultClass) -> (Event, usize, i64) {
+    let began = rig.now;
+    for stops in 1..100 {
+        let mut events = rig.breaks_for("main", cost, class);
+        if let Some(at) = events.iter().position(|event| matches!(event.body, Body::StepFailed(_))) {
+            return (events.swap_remove(at), stops, rig.now.duration_since(began).as_secs());
+        }
+        while rig.running().is_empty() {
+            rig.passes(1);
+        }
+    }
+    panic!("it never ends")
+}
+
+#[test]
+fn a_turn_that_stops_again_and_again_at_its_share_has_a_bound_and_pauses() {
+    // Its program says that it has used up a share of which nearly all is left.
+    let (failed, stops, seconds) = again_and_again(&mut with_budget(100.0), 0.01, FaultClass::ShareUsed);
+    assert_eq!((stops, seconds), (11, 46));
+    let Body::StepFailed(failed) = failed.body else { unreachable!() };
+    assert!(
+        failed.error.contains("its share was $99.90 and it has cost $0.01, as 10 times before"),
+        "{}",
+        failed.error
+    );
+    assert_eq!(failed.cost_usd, usd(0.11));
+    // Without a budget the limit is one that its user has set.
+    let (failed, stops, seconds) = again_and_again(&mut with_budget(0.0), 0.5, FaultClass::ShareUsed);
+    assert!(stops == 21 && seconds > 240, "{stops} in {seconds} s");
+    let Body::StepFailed(failed) = failed.body else { unreachable!() };
+    assert!(failed.error.contains("the step has gone on with another one 20 times"), "{}", failed.error);
+}
+
+#[test]
+fn a_usage_limit_that_is_paid_for_again_and_again_has_a_bound() {
+    let (_, stops, seconds) = again_and_again(&mut with_budget(0.0), 0.5, FaultClass::Limit { until: None });
+    assert!(stops == 21 && seconds == 20 * 300, "{stops} in {seconds} s");
+    let mut rig = with_budget(0.0);
+    for _ in 0..50 {
+        rig.breaks_for("main", 0.0, FaultClass::Limit { until: None });
+        rig.passes(300);
+        assert_eq!(rig.running(), ["main"], "waiting for nothing but a limit is free");
+    }
+}
+
 #[test]
 fn the_cost_of_every_attempt_counts_at_once() {
     // Each of these is over the budget by itself.

@@ -23,6 +23,7 @@ use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Agent, Due, Mode, Options, Run, Session, Status, Work};
 use raymond_core::tag::TagCollector;
+use raymond_core::tokens::Tokens;
 use raymond_core::transition::{self, ProtocolError, Reading, Transition};
 use raymond_core::variable::Rules;
 use raymond_core::workflow::{Kind, StateFile};
@@ -441,7 +442,7 @@ impl Rig {
             last_lines: None,
             file: None,
             session: Some(self.chosen_session(name)),
-            cost: TurnCost { usd: usd(cost), estimated: false, ..TurnCost::default() },
+            cost: TurnCost::of(usd(cost), Tokens::default()),
             warnings: Vec::new(),
         };
         Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Completed(turn)))))
@@ -452,10 +453,11 @@ impl Rig {
         let turn = FailedTurn {
             error: "broke".into(),
             class,
-            cost: TurnCost { usd: usd(cost), estimated: true, ..TurnCost::default() },
+            cost: TurnCost::estimated(usd(cost), Tokens::default()),
             session: Some(self.chosen_session(name)).filter(|_| class == FaultClass::ShareUsed),
             exit_code: Some(1),
             message: Some("I broke".into()),
+            warnings: Vec::new(),
         };
         Input::Ended(Box::new(self.ended(name, StepOutcome::Turn(TurnOutcome::Failed(turn)))))
     }

@@ -19,6 +19,7 @@ use raymond_core::payload::Payload;
 use raymond_core::policy::{Entry, Policy};
 use raymond_core::run::{Options, Run, Session, Status};
 use raymond_core::tag::TagName;
+use raymond_core::tokens::Tokens;
 use raymond_core::transition::{Ask, Fork, ForkTarget, Invoke, InvokeWorkflow, Jump, Reading, Transition};
 
 use crate::play::{ask_everything, through_snapshot};
@@ -156,10 +157,14 @@ fn outcome() -> BoxedStrategy<StepOutcome> {
 
 fn cost() -> impl Strategy<Value = TurnCost> {
     let dollars = prop_oneof![4 => 0.0..1.0_f64, 1 => Just(0.0), 1 => Just(-1.0), 1 => Just(f64::INFINITY)];
-    (dollars, any::<bool>()).prop_map(|(dollars, estimated)| TurnCost {
-        usd: Usd::from_dollars(dollars),
-        estimated,
-        ..TurnCost::default()
+    let tokens = (0_u64..3, 0_u64..3).prop_map(|(output, cache_read)| Tokens {
+        output,
+        cache_read,
+        ..Tokens::default()
+    });
+    (dollars, any::<bool>(), tokens).prop_map(|(dollars, estimated, tokens)| match estimated {
+        true => TurnCost::estimated(Usd::from_dollars(dollars), tokens),
+        false => TurnCost::of(Usd::from_dollars(dollars), tokens),
     })
 }
 
@@ -189,7 +194,7 @@ fn turn() -> BoxedStrategy<TurnOutcome> {
         }),
         1 => (class, cost(), short(), proptest::option::of(session())).prop_map(|(class, cost, message, session)| {
             let error = "broke".into();
-            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message })
+            TurnOutcome::Failed(FailedTurn { error, class, cost, session, exit_code: None, message, warnings: Vec::new() })
         }),
     ]
     .boxed()
@@ -403,6 +408,7 @@ proptest! {
             prop_assert_eq!(&bodies, &read_back, "{} decides the same when it is read back", said);
             prop_assert!(!stale || bodies.is_empty(), "{} led to {:?}", said, bodies);
             for body in bodies {
+                prop_assert!(body.tokens().is_zero() || body.cost() > Usd::ZERO, "a paid turn is free: {body:?}");
                 let event = Event {
                     seq: rig.run.seq + 1,
                     time: rig.now,

@@ -168,6 +168,8 @@ fn turn(rig: &mut Rig, session: &str, led_to: LedTo) {
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         tokens: Default::default(),
+        context: None,
+        compacted: false,
         duration_ms: 0,
         files: None,
     };

@@ -7,6 +7,7 @@ use raymond_core::input::{CompletedTurn, FailedTurn, FaultClass, Input, StepOutc
 use raymond_core::name::AgentId;
 use raymond_core::payload::Payload;
 use raymond_core::run::{Options, RunStatus, Session, Work};
+use raymond_core::tokens::Tokens;
 
 use crate::rig::{Rig, beginning, message, state, usd};
 use crate::show::{check, check_agents};
@@ -599,6 +600,7 @@ fn a_used_share_without_a_conversation_fails() {
         session: None,
         exit_code: None,
         message: None,
+        warnings: Vec::new(),
     };
     let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
     assert_eq!(kinds(&rig.round([Input::Ended(Box::new(ended))])), ["step_failed", "run_stopped"]);
@@ -823,7 +825,7 @@ fn warnings_of_a_turn_are_recorded() {
         last_lines: None,
         file: None,
         session: Some(rig.chosen_session("main")),
-        cost: TurnCost { usd: usd(0.1), estimated: true, ..TurnCost::default() },
+        cost: TurnCost::estimated(usd(0.1), Tokens::default()),
         warnings: vec!["`Bash` was not permitted".into()],
     };
     let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Completed(turn)));
@@ -865,6 +867,7 @@ fn a_report_of_the_wrong_kind_is_ignored() {
         session: None,
         exit_code: None,
         message: None,
+        warnings: Vec::new(),
     };
     let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
     check(&rig.round([Input::Ended(Box::new(ended))]), expect![[""]]);

@@ -18,8 +18,8 @@ use super::lines::shortened;
 use super::refusal::refusal;
 use super::rpc::{Message, Rpc};
 use super::{
-    AgentProgram, Capabilities, Cost, Inspection, Invocation, SessionId, Turn, TurnDecoder, TurnEnding,
-    TurnEvent, TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Context, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
+    TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
 use crate::process::Input;
@@ -87,6 +87,7 @@ struct Events {
     /// What the agent has said since its last tool call.
     message: String,
     refused: Vec<String>,
+    cost: Cost,
     /// How the turn ended.
     end: Option<Result<(), TurnFault>>,
 }
@@ -100,7 +101,7 @@ impl Events {
             json!({ "protocolVersion": PROTOCOL_VERSION, "clientCapabilities": {}, "clientInfo": client }),
         );
         let (message, refused) = (String::new(), Vec::new());
-        Self { rpc, turn: turn.clone(), is_asked: false, message, refused, end: None }
+        Self { rpc, turn: turn.clone(), is_asked: false, message, refused, cost: Cost::default(), end: None }
     }
 
     fn answered(&mut self, method: &str, result: &Value) -> Vec<TurnEvent> {
@@ -111,7 +112,13 @@ impl Events {
                 let session = self.turn.session.clone().unwrap_or_default();
                 self.prompt(&session)
             }
-            "session/prompt" => self.answer(text(result, "/stopReason")),
+            "session/prompt" => {
+                let used = tokens(result);
+                self.cost.tokens = used;
+                let seen = self.answer(text(result, "/stopReason"));
+                let used = (!used.is_zero()).then_some(TurnEvent::Usage(used));
+                used.into_iter().chain(seen).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -183,6 +190,11 @@ impl Events {
                 append(&mut self.message, text(update, "/content/text"));
                 Vec::new()
             }
+            "usage_update" if self.is_asked => {
+                let (used, window) = (count(update, "/used"), count(update, "/size"));
+                self.cost.context = Some(Context { used, window }).filter(|_| used > 0 && window > 0);
+                Vec::new()
+            }
             "tool_call" if self.is_asked => {
                 let said = self.said();
                 self.message.clear();
@@ -249,13 +261,37 @@ impl EventReader for Events {
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Signal(_) | TurnEnding::Lingered);
         let fault = match self.end {
             Some(Ok(())) if is_over && !self.message.is_empty() => {
-                let cost = Cost::default();
+                let cost = self.cost;
                 return Ok(TurnReport { text: self.message, cost, permission_denials: self.refused });
             }
             Some(Err(fault)) => fault,
             _ => unfinished(ending, stderr, |_| None),
         };
-        Err(failure(fault, Cost::default(), Some(self.message).filter(|message| !message.is_empty())))
+        Err(failure(fault, self.cost, Some(self.message).filter(|message| !message.is_empty())))
+    }
+}
+
+/// What a turn used, as programs tell it in the answer to its prompt or beside it. Some count what came from the cache as
+/// input, too, and some count thoughts beside the output; the total shows which.
+fn tokens(answer: &Value) -> Tokens {
+    let usage = match &answer["usage"] {
+        Value::Null => &answer["_meta"]["quota"]["token_count"],
+        usage => usage,
+    };
+    let either = |camel: &str, snake: &str| count(usage, camel).max(count(usage, snake));
+    let (input, output) =
+        (either("/inputTokens", "/input_tokens"), either("/outputTokens", "/output_tokens"));
+    let cache_read = count(usage, "/cachedReadTokens").max(count(usage, "/cachedInputTokens"));
+    let (cache_write, thoughts) = (count(usage, "/cachedWriteTokens"), count(usage, "/thoughtTokens"));
+    let total = count(usage, "/totalTokens");
+    let plain = Tokens { input, output, cache_write, cache_read };
+    let cached = cache_read.saturating_add(cache_write);
+    match input.saturating_add(output) {
+        whole if whole == total => Tokens { input: input.saturating_sub(cached), ..plain },
+        whole if whole.saturating_add(cached).saturating_add(thoughts) == total => {
+            Tokens { output: output.saturating_add(thoughts), ..plain }
+        }
+        _ => plain,
     }
 }
 

@@ -87,8 +87,7 @@ impl AgentProgram for Claude {
     }
 
     fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder> {
-        let earlier_total_usd = turn.continues.as_ref().and_then(|continued| continued.total_usd);
-        Box::new(stream::Decoder::new(earlier_total_usd))
+        Box::new(stream::Decoder::new(turn))
     }
 
     fn plain(&self, filled: &Filled<'_>) -> Plain {

@@ -200,6 +200,10 @@ impl EventReader for Events {
         self.exec.waits_for_service() || self.server.waits_for_service()
     }
 
+    fn model(&self) -> Option<&str> {
+        self.server.model()
+    }
+
     fn input(&mut self) -> Input {
         match self.is_talked_to {
             true => {

@@ -123,7 +123,7 @@ impl TurnDecoder for Decoder {
             return Ok(TurnReport { text, ..TurnReport::default() });
         }
         let fault = match self.is_too_long {
-            true => TurnFault::Junk { detail: format!("it printed more than {} MiB", LONGEST_REPLY >> 20) },
+            true => TurnFault::OutputTooLong { message: format!("over {} MiB", LONGEST_REPLY >> 20) },
             false => unfinished(ending, stderr, |_| None),
         };
         Err(failure(fault, Cost::default(), Some(text).filter(|text| !text.is_empty())))

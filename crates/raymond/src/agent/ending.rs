@@ -1,5 +1,6 @@
 //! How a turn ended that its program did not finish, for all programs.
 
+use super::lines::LONGEST_LINE;
 use super::{Cost, TurnEnding, TurnFailure, TurnFault};
 
 /// How much a fault quotes of the program's own message.
@@ -24,6 +25,22 @@ pub(super) fn unfinished(
         }
         TurnEnding::Signal(signal) => crashed(format!("signal {signal}"), stderr),
     }
+}
+
+/// The failure of a turn, if a line of its output was too long to be read. That may have been its result, so the turn is
+/// not repeated, and may have cost more than was told.
+pub(super) fn after_skipping(has_skipped: bool, failure: Box<TurnFailure>) -> Box<TurnFailure> {
+    let is_without_result = matches!(
+        failure.fault,
+        TurnFault::Junk { .. } | TurnFault::Crashed { .. } | TurnFault::Failed { .. }
+    );
+    if !has_skipped || !is_without_result {
+        return failure;
+    }
+    let is_untold = failure.cost.usd <= 0.0 && failure.cost.tokens.is_zero();
+    let cost = Cost { unknown: failure.cost.unknown || is_untold, estimated: true, ..failure.cost };
+    let message = format!("a line over {} MiB", LONGEST_LINE >> 20);
+    Box::new(TurnFailure { fault: TurnFault::OutputTooLong { message }, cost, ..*failure })
 }
 
 fn crashed(ending: String, stderr: &str) -> TurnFault {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::ending::after_skipping;
 use super::lines::{Line, Lines};
 use super::{TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnReport};
 use crate::process::Input;
@@ -34,6 +35,11 @@ pub(super) trait EventReader: fmt::Debug {
 
     fn cost_so_far(&self) -> f64 {
         0.0
+    }
+
+    /// See [`TurnDecoder::model`].
+    fn model(&self) -> Option<&str> {
+        None
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>>;
@@ -91,8 +97,13 @@ impl<R: EventReader> TurnDecoder for EventDecoder<R> {
         self.reader.cost_so_far()
     }
 
+    fn model(&self) -> Option<&str> {
+        self.reader.model()
+    }
+
     fn finish(self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        self.reader.finish(ending, stderr)
+        let has_skipped = self.lines.has_skipped();
+        self.reader.finish(ending, stderr).map_err(|failure| after_skipping(has_skipped, failure))
     }
 }
 

@@ -81,6 +81,10 @@ pub enum TurnFault {
     Junk {
         detail: String,
     },
+    /// The program ended without a result, and printed something too long to be read.
+    OutputTooLong {
+        message: String,
+    },
     SessionMismatch {
         asked: String,
         got: String,
@@ -150,6 +154,7 @@ impl TurnFault {
             | BadRequest { .. }
             | BadArguments { .. }
             | OverTime { .. }
+            | OutputTooLong { .. }
             | SessionMismatch { .. }
             | SessionUntold
             | PromptTooLong { .. }
@@ -182,6 +187,7 @@ impl TurnFault {
             OverTime { .. } => "over_time",
             Crashed { .. } => "crashed",
             Junk { .. } => "junk",
+            OutputTooLong { .. } => "output_too_long",
             SessionMismatch { .. } => "session_mismatch",
             SessionUntold => "session_untold",
             SessionMissing { .. } => "session_missing",
@@ -250,6 +256,9 @@ impl TurnFault {
             Failed { message } => ("the agent program gave up", message),
             Interrupted => ("the agent program was interrupted", ""),
             Junk { detail } => ("the agent program ended without a readable final message", detail),
+            OutputTooLong { message } => {
+                ("the agent program printed more than can be read, and no result", message)
+            }
             SessionUntold => ("the agent program did not tell which session it ran in", ""),
             SessionMissing { message } => {
                 ("the conversation to continue is unknown to the agent program", message)
@@ -278,6 +287,7 @@ impl TurnFault {
             SessionMismatch { .. } | SessionUntold => {
                 "check the backend's `args` for session options, and the program's version"
             }
+            OutputTooLong { .. } => "ask for a shorter answer, and let the agent write long ones into files",
             SessionMissing { .. } => {
                 "resume on the machine and from the folder where it began, or rewind to before it"
             }

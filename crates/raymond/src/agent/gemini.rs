@@ -189,6 +189,7 @@ fn read_path<'a>(after: &'a str, filled: &Filled<'_>) -> Option<&'a str> {
 
 #[derive(Debug, Default)]
 struct Events {
+    model: String,
     /// What the agent has said since its last tool call.
     message: String,
     tokens: Tokens,
@@ -201,7 +202,10 @@ struct Events {
 impl EventReader for Events {
     fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
         match text(event, "/type") {
-            "init" => vec![TurnEvent::Session(text(event, "/session_id").to_owned())],
+            "init" => {
+                text(event, "/model").clone_into(&mut self.model);
+                vec![TurnEvent::Session(text(event, "/session_id").to_owned())]
+            }
             "message" if text(event, "/role") == "assistant" => {
                 append(&mut self.message, text(event, "/content"));
                 self.estimate.answered(text(event, "/content"));
@@ -229,6 +233,10 @@ impl EventReader for Events {
             "result" => self.result(event),
             _ => Vec::new(),
         }
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some(self.model.as_str()).filter(|model| !model.is_empty())
     }
 
     fn is_final(&self) -> bool {

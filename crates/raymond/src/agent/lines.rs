@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// A longer line is skipped. The largest that matter hold a final message, which may be 8 MiB before escaping.
-const LONGEST_LINE: usize = 16 * 1024 * 1024;
+pub(super) const LONGEST_LINE: usize = 16 * 1024 * 1024;
 
 /// One line of the program's output.
 #[derive(Debug, PartialEq)]
@@ -20,6 +20,7 @@ pub(super) struct Lines {
     partial: Vec<u8>,
     /// Whether the current line has become too long, so that the rest of it is dropped.
     skipping: bool,
+    has_skipped: bool,
 }
 
 impl Lines {
@@ -33,6 +34,11 @@ impl Lines {
         }
         self.take(bytes);
         lines
+    }
+
+    /// Whether any line was too long.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.has_skipped
     }
 
     /// The end of the output also ends its last line.
@@ -50,6 +56,7 @@ impl Lines {
         }
         if self.partial.len() + bytes.len() > LONGEST_LINE {
             self.skipping = true;
+            self.has_skipped = true;
             self.partial = Vec::new();
         } else {
             self.partial.extend_from_slice(bytes);

@@ -139,6 +139,7 @@ impl EventReader for Events {
                 append(&mut self.message.1, said);
                 seen.push(TurnEvent::Text(said.to_owned()));
             }
+            "text" => self.cost.compacted |= !event["part"]["metadata"]["compaction_continue"].is_null(),
             "tool_use" => seen.push(self.tool(&event["part"])),
             "step_finish" => seen.extend(self.step_finish(&event["part"])),
             "error" => {

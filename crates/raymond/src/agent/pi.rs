@@ -166,6 +166,7 @@ struct Events {
     stop_reason: String,
     error: String,
     cost: Cost,
+    model: String,
     is_settled: bool,
 }
 
@@ -184,6 +185,10 @@ impl EventReader for Events {
                 let name = text(event, "/toolName").to_owned();
                 vec![TurnEvent::ToolUse { name, summary: summary(&event["args"]) }]
             }
+            "compaction_end" | "auto_compaction_end" => {
+                self.cost.compacted |= event["aborted"] != true;
+                Vec::new()
+            }
             "auto_retry_start" => vec![TurnEvent::Retrying {
                 attempt: count(event, "/attempt"),
                 of: count(event, "/maxAttempts"),
@@ -195,6 +200,10 @@ impl EventReader for Events {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some(self.model.as_str()).filter(|model| !model.is_empty())
     }
 
     fn is_final(&self) -> bool {
@@ -237,6 +246,7 @@ impl Events {
             cache_read: count(message, "/usage/cacheRead"),
         };
         self.cost.tokens = self.cost.tokens.plus(used);
+        text(message, "/model").clone_into(&mut self.model);
         self.cost.usd += amount(message, "/usage/cost/total");
         let said = (!self.message.is_empty()).then(|| TurnEvent::Text(self.message.clone()));
         said.into_iter().chain([TurnEvent::Usage(used)]).collect()

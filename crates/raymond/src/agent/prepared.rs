@@ -422,6 +422,10 @@ impl TurnDecoder for Decoder {
         self.inner.as_mut().map(|inner| inner.input()).unwrap_or_default()
     }
 
+    fn model(&self) -> Option<&str> {
+        self.inner.as_ref().and_then(|inner| inner.model())
+    }
+
     fn cost_so_far(&self) -> f64 {
         self.inner.as_ref().map_or(0.0, |inner| inner.cost_so_far())
     }

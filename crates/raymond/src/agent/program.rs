@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::session::{SessionFiles, SessionPlace};
 use super::{
-    Answer, Asked, Cost, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure, TurnReport,
+    Answer, Asked, Cost, Counting, Filled, Invocation, Plain, Turn, TurnEnding, TurnEvent, TurnFailure,
+    TurnReport,
 };
 use crate::process::Input;
 
@@ -89,10 +90,12 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
             }
         }
         decoder.close();
-        Some(match decoder.finish(TurnEnding::Stopped, "") {
+        let model = decoder.model().map(str::to_owned);
+        let cost = match decoder.finish(TurnEnding::Stopped, "") {
             Ok(report) => report.cost,
             Err(failure) => failure.cost,
-        })
+        };
+        Some(Counting::new(self.capabilities().tokens, turn).settle(cost, model.as_deref()).cost)
     }
 }
 
@@ -132,6 +135,11 @@ pub trait TurnDecoder: fmt::Debug {
     /// What the turn has cost so far, as far as the output tells. It is only shown, and never recorded.
     fn cost_so_far(&self) -> f64 {
         0.0
+    }
+
+    /// The model that the program says it used last.
+    fn model(&self) -> Option<&str> {
+        None
     }
 
     /// The result of the turn, once all output was fed, `close` was called and the program has ended.

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::price::Price;
 use super::{
-    AgentProgram, Cost, Tokens, TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault,
-    TurnReport,
+    AgentProgram, Cost, Pricing, Tokens, TokensTold, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure,
+    TurnFault, TurnReport,
 };
 use crate::process::{Flow, Input};
 
@@ -28,6 +27,9 @@ pub struct TurnReader {
     unwanted: Option<String>,
     servers: Servers,
     counting: Counting,
+    /// How long the prompt is, and what was said, for an estimate.
+    prompt: usize,
+    heard: u64,
 }
 
 /// The tool servers of a turn that did not start.
@@ -52,37 +54,80 @@ impl Servers {
         self.are_required && !self.missing.is_empty()
     }
 }
+/// A token is about four letters.
+const LETTERS_A_TOKEN: u64 = 4;
 
 /// How the cost of a turn follows from what its program reports.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Counting {
-    pub told: TokensTold,
+    told: TokensTold,
     /// The tokens of the conversation that the turn continues.
-    pub earlier: Option<Tokens>,
-    /// The price of the turn's model, if the program reports no dollars.
-    pub price: Option<Price>,
+    earlier: Option<Tokens>,
+    pricing: Pricing,
+    /// The model that the program was told to use.
+    model: Option<String>,
+}
+
+/// What a turn cost, and what its figures say about its conversation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settled {
+    pub cost: Cost,
+    /// Whether the session has fewer tokens than the one that it should continue, so that it is another conversation.
+    pub began_anew: bool,
 }
 
 impl Counting {
-    /// The cost of this turn alone; `None` if the session has fewer tokens than the one that it should continue, so
-    /// that it is another conversation.
-    pub fn settle(&self, cost: Cost) -> Option<Cost> {
-        let settled = match self.told {
-            TokensTold::No => return Some(cost),
-            TokensTold::OfTurn => cost,
+    pub fn new(told: TokensTold, turn: &Turn) -> Counting {
+        Counting {
+            told,
+            earlier: turn.continues.as_ref().and_then(|continued| continued.total_tokens),
+            pricing: turn.pricing.clone(),
+            model: turn.model.clone(),
+        }
+    }
+
+    /// The cost of this turn alone. All tokens of a conversation that began anew are those of this turn.
+    pub fn settle(&self, cost: Cost, told_model: Option<&str>) -> Settled {
+        let mut began_anew = false;
+        let of_turn = match self.told {
+            TokensTold::No | TokensTold::OfTurn => cost,
             // A program that has not come to its report has not reported the earlier tokens either.
-            TokensTold::OfSession if cost.tokens == Tokens::default() => {
-                Cost { session_tokens: self.earlier, ..cost }
-            }
+            TokensTold::OfSession if cost.tokens.is_zero() => Cost { session_tokens: self.earlier, ..cost },
             TokensTold::OfSession => {
-                let tokens = cost.tokens.since(self.earlier.unwrap_or_default())?;
+                let added = cost.tokens.since(self.earlier.unwrap_or_default());
+                began_anew = added.is_none();
+                let tokens = added.unwrap_or(cost.tokens);
                 Cost { tokens, session_tokens: Some(cost.tokens), ..cost }
             }
         };
-        Some(match self.price {
-            Some(price) => Cost { usd: price.of(settled.tokens), estimated: true, ..settled },
-            None => settled,
-        })
+        Settled { cost: self.with_dollars(of_turn, told_model), began_anew }
+    }
+
+    /// A turn that used tokens never costs nothing, whatever its program tells. The price of its model counts; without
+    /// one the dearest, unless the user accepts that such turns are not counted.
+    fn with_dollars(&self, cost: Cost, told_model: Option<&str>) -> Cost {
+        if cost.tokens.is_zero() || cost.usd > 0.0 {
+            return cost;
+        }
+        let prices = &self.pricing.prices;
+        let models = [self.model.as_deref(), told_model];
+        let price = models.into_iter().flatten().find_map(|model| prices.of(model));
+        match price {
+            None if self.pricing.may_be_uncounted => Cost { uncounted: true, ..cost },
+            Some(price) if price.is_free() => Cost { uncounted: true, ..cost },
+            _ => {
+                let usd = price.unwrap_or_else(|| prices.dearest()).of(cost.tokens);
+                Cost { usd, estimated: true, ..cost }
+            }
+        }
+    }
+
+    /// What a turn cost of which only texts are known, at least.
+    fn of_texts(&self, prompt: usize, heard: u64, told_model: Option<&str>) -> f64 {
+        let tokens = |letters: u64| letters.div_ceil(LETTERS_A_TOKEN);
+        let prompt = u64::try_from(prompt).unwrap_or(u64::MAX);
+        let used = Tokens { input: tokens(prompt), output: tokens(heard), ..Tokens::default() };
+        self.pricing.prices.of_or_dearest(self.model.as_deref().or(told_model)).usual.of(used)
     }
 }
 
@@ -107,22 +152,14 @@ impl TurnReader {
         TurnReader {
             decoder: program.decoder(turn),
             must_be_told: !can.takes_session_id() && (can.branch || can.resume),
-            counting: Counting {
-                told: can.tokens,
-                earlier: turn.continues.as_ref().and_then(|continued| continued.total_tokens),
-                price: None,
-            },
+            counting: Counting::new(can.tokens, turn),
+            prompt: turn.prompt.len(),
+            heard: 0,
             wanted,
             session: None,
             unwanted: None,
             servers: Servers { are_required: turn.require_mcp, missing: Vec::new() },
         }
-    }
-
-    /// Counts the turn's tokens at this price.
-    pub fn priced(mut self, price: Option<Price>) -> TurnReader {
-        self.counting.price = price;
-        self
     }
 
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent> {
@@ -191,21 +228,20 @@ impl TurnReader {
     pub fn finish(self, ending: TurnEnding, stderr_tail: &str) -> Result<TurnReport, Box<TurnFailure>> {
         let is_untold = self.must_be_told && self.session.is_none();
         let untold = is_untold.then_some(TurnFault::SessionUntold);
+        let model = self.decoder.model().map(str::to_owned);
         let mut ended = self.decoder.finish(ending, stderr_tail);
         let cost = match &mut ended {
             Ok(report) => &mut report.cost,
             Err(failure) => &mut failure.cost,
         };
-        let unwanted = match self.counting.settle(*cost) {
-            Some(settled) => {
-                *cost = settled;
-                self.unwanted
-            }
-            None => self.unwanted.or_else(|| {
-                let told = self.session.as_deref().unwrap_or_default();
-                Some(format!("{told} (a new conversation)"))
-            }),
-        };
+        let Settled { cost: settled, began_anew } = self.counting.settle(*cost, model.as_deref());
+        *cost = settled;
+        if cost.unknown && cost.usd <= 0.0 {
+            cost.usd = self.counting.of_texts(self.prompt, self.heard, model.as_deref());
+        }
+        let told = self.session.as_deref().unwrap_or_default();
+        let new = began_anew.then(|| format!("{told} (a new conversation)"));
+        let unwanted = self.unwanted.or(new);
         let mismatch = self.wanted.mismatch(unwanted).or(untold);
         let lacks_servers = self.servers.stop_the_turn();
         let lacking = lacks_servers.then_some(TurnFault::ServersMissing { names: self.servers.missing });
@@ -238,6 +274,9 @@ impl TurnReader {
         for event in seen {
             if let TurnEvent::ServerMissing { name } = event {
                 self.servers.note(name);
+            }
+            if let TurnEvent::Text(text) = event {
+                self.heard = self.heard.saturating_add(text.len() as u64);
             }
             if let TurnEvent::Session(session) = event {
                 if self.unwanted.is_none() && !self.wanted.accepts(session) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::prepared::{Prepared, PreparedProgram};
 use super::price::{Price, Prices};
-use super::{AgentProgram, DEFAULT_BACKEND, KINDS, TokensTold};
+use super::{AgentProgram, DEFAULT_BACKEND, KINDS, Pricing, TokensTold};
 use crate::config::{BackendSettings, Config};
 use crate::error::UserError;
 use crate::process::program_on_path;
@@ -104,7 +104,7 @@ impl Backends {
         let made = KINDS
             .iter()
             .filter_map(|kind| Some((kind.name.to_owned(), Backend::new(kind.name, &settings).ok()?)));
-        Self { named: made.collect(), prices: Prices::new(&BTreeMap::new()), others: None }
+        Self { named: made.collect(), prices: Prices::default(), others: None }
     }
 
     /// The built-in backends, and those that the config file adds or changes.
@@ -126,9 +126,18 @@ impl Backends {
 
     /// The price of a turn with this backend, if it reports tokens and no dollars and its model has a price.
     pub fn price(&self, backend: &Backend, model: Option<&str>) -> Option<Price> {
+        model.filter(|_| self.needs_price(backend)).and_then(|model| self.prices.of(model))
+    }
+
+    /// Whether the cost of a backend's turns follows from the price of their model.
+    pub fn needs_price(&self, backend: &Backend) -> bool {
         let can = backend.capabilities();
-        let is_needed = !can.cost && can.tokens != TokensTold::No;
-        model.filter(|_| is_needed).and_then(|model| self.prices.of(model))
+        !can.cost && can.tokens != TokensTold::No && !backend.uncounted
+    }
+
+    /// What the tokens of a backend's turns cost.
+    pub fn pricing(&self, backend: &Backend) -> Pricing {
+        Pricing { prices: self.prices.clone(), may_be_uncounted: backend.uncounted }
     }
 
     /// The same backends, answered from prepared replies. The config that defines a backend may be missing in a test,

@@ -204,8 +204,57 @@ proptest! {
         let whole = read(&*program, &Turn::default(), [&bytes].into_iter(), end);
         let usd = cost(&whole.1).usd;
         prop_assert!(usd.is_finite() && usd >= 0.0, "{usd}");
+        prop_assert!(cost(&whole.1).tokens.is_zero() || usd > 0.0, "tokens that cost nothing: {:?}", whole.1);
         prop_assert_eq!(read(&*program, &Turn::default(), bytes.chunks(chunk), end), whole);
     }
+}
+
+/// Such a line may have been the result, which would be as long the next time.
+#[test]
+fn a_result_that_is_too_long_to_be_read_is_paid_once() {
+    let long = vec![b'x'; 17 << 20];
+    for kind in KINDS {
+        let turn = Turn { prompt: "Do it.".to_owned(), ..Turn::default() };
+        let end = (TurnEnding::Code(0), "");
+        let (_, ended) = read(&*of_kind(kind.name), &turn, [&long].into_iter(), end);
+        let failure = ended.unwrap_err();
+        assert_eq!(
+            (failure.fault.name(), failure.fault.class()),
+            ("output_too_long", Class::Fatal),
+            "{}",
+            kind.name
+        );
+        if kind.name != "command" {
+            assert!(failure.cost.unknown && failure.cost.usd > 0.0, "{}: {:?}", kind.name, failure.cost);
+            let share = raymond_core::money::Usd::from_dollars(2.0);
+            assert_eq!(failure.cost.counted(Some(share)).usd(), share, "it may have used all of its share");
+        }
+    }
+}
+
+/// Whatever a program tells, tokens have a price: that of the model, or else the dearest.
+#[test]
+fn tokens_cost_something_whatever_their_program_tells() {
+    let used = Tokens { input: 11_000_000, ..Tokens::default() };
+    let told = Cost { tokens: used, ..Cost::default() };
+    let settled = |turn: &Turn, told_as| Counting::new(told_as, turn).settle(told, None).cost;
+    let of = |model: &str| Turn { model: Some(model.to_owned()), ..Turn::default() };
+    for told_as in [TokensTold::No, TokensTold::OfTurn, TokensTold::OfSession] {
+        let known = settled(&of("gpt-5"), told_as);
+        assert_eq!((known.usd, known.estimated), (11.0 * 1.25, true));
+        assert!(settled(&of("no-such-model"), told_as).usd > 11.0 * 5.0, "the dearest");
+        assert!(settled(&Turn::default(), told_as).usd > 11.0 * 5.0);
+    }
+    let mut free = of("no-such-model");
+    free.pricing.may_be_uncounted = true;
+    let free = settled(&free, TokensTold::OfTurn);
+    assert!(free.uncounted && free.counted(None).usd().is_zero() && free.counted(None).tokens() == used);
+    // A program that counts by the session began a new one.
+    let earlier = Tokens { input: 12_000_000, ..Tokens::default() };
+    let continues = Some(Continued { total_tokens: Some(earlier), ..Continued::default() });
+    let settled = Counting::new(TokensTold::OfSession, &Turn { continues, ..of("gpt-5") }).settle(told, None);
+    assert!(settled.began_anew);
+    assert_eq!((settled.cost.usd, settled.cost.tokens), (11.0 * 1.25, used));
 }
 
 const ITS_OWN: &str = r#"{"type":"thread","id":"t7"}

@@ -7,12 +7,16 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use raymond_core::cost::TurnCost;
+use raymond_core::money::Usd;
+
+use super::price::Prices;
 use super::{Grants, TurnFault};
 use crate::process::{Ending, ParentDeath, ProcessExit, ProgramSpec, TimeLimits};
 use crate::recording::Places;
 use crate::wire;
 
-pub use raymond_core::tokens::Tokens;
+pub use raymond_core::tokens::{Context, Tokens};
 
 /// A turn that is about to be prepared.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +70,15 @@ pub struct Turn {
     pub permission_mode: Option<String>,
     /// This turn's share of the rest of the run's budget, if the program takes one.
     pub budget_usd: Option<f64>,
+    pub pricing: Pricing,
+}
+
+/// What tokens cost in a turn.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pricing {
+    pub prices: Prices,
+    /// Whether the user accepts that turns count nothing if their program tells no dollars and their model has no price.
+    pub may_be_uncounted: bool,
 }
 
 impl Turn {
@@ -209,11 +222,15 @@ pub enum TurnEvent {
 /// What a turn cost, completed or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
-    /// Of this turn alone.
+    /// Of this turn alone. A decoder says what was told; that tokens without dollars cost something follows in
+    /// [`Counting`](super::Counting).
     pub usd: f64,
+    /// Whether the turn's user has said that it is not counted, or that its model costs nothing.
+    pub uncounted: bool,
     /// Whether part of it was computed from streamed token counts, because the program reported no cost.
     pub estimated: bool,
-    /// Whether the program reported something that cannot be a cost, and there is nothing to estimate it from.
+    /// Whether the program reported something that cannot be a cost, or nothing that could be read, and there is nothing
+    /// good to estimate it from.
     pub unknown: bool,
     /// The total that the program reported, for the decoder of the turn that continues this one. It is a fact about the
     /// session, not an amount to add up.
@@ -224,6 +241,25 @@ pub struct Cost {
     pub tokens: Tokens,
     /// The tokens of the whole session, if the program reports those. A fact like `session_total_usd`.
     pub session_tokens: Option<Tokens>,
+    /// How full the model's window was at the end, if the program tells.
+    pub context: Option<Context>,
+    /// Whether the program has summarised the conversation within the turn.
+    pub compacted: bool,
+}
+
+impl Cost {
+    /// What counts for the turn. A cost that is not known counts as the share of the budget that the turn was given,
+    /// because it may have used all of it.
+    pub fn counted(&self, share: Option<Usd>) -> TurnCost {
+        let told = Usd::from_dollars(self.usd);
+        let usd = share.filter(|_| self.unknown).unwrap_or(Usd::ZERO).max(told);
+        let cost = match self.estimated || self.unknown {
+            _ if self.uncounted && usd.is_zero() => TurnCost::uncounted(self.tokens),
+            true => TurnCost::estimated(usd, self.tokens),
+            false => TurnCost::of(usd, self.tokens),
+        };
+        cost.in_context(self.context, self.compacted)
+    }
 }
 
 /// A turn that completed.

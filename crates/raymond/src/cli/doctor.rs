@@ -100,7 +100,7 @@ pub(super) fn doctor(args: DoctorArgs) -> Result<ExitKind, UserError> {
         version: super::version(),
         default_backend,
         backends: reports,
-        prices_dated: known.prices.dated.clone(),
+        prices_dated: known.prices.dated().to_owned(),
         priced_models: known.prices.models().map(str::to_owned).collect(),
         findings,
     };

@@ -22,6 +22,7 @@ use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StoreError};
 use crate::view::status::{AgentView, BranchView, RunView, view};
 use crate::view::text::{clean, clean_json, local_time, one_line};
+use crate::view::tokens;
 
 const BOLD: Style = Style::new().bold();
 const DIM: Style = Style::new().dimmed();
@@ -109,7 +110,12 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     writeln!(out, "  steps     {}{most}", run.steps)?;
     let over = run.budget_usd.map(|budget| run.cost_usd.saturating_sub(budget));
     let over = over.filter(|over| !over.is_zero()).map_or(String::new(), |over| format!(", {over} over"));
-    writeln!(out, "  cost      {} {DIM}{budget}{over}{DIM:#}", run.cost_usd)?;
+    let own = run.own_cost_usd.filter(|own| *own != run.cost_usd);
+    let own = own.map_or(String::new(), |own| format!(", {own} of it its own"));
+    writeln!(out, "  cost      {} {DIM}{budget}{over}{own}{DIM:#}", run.cost_usd)?;
+    if !run.tokens.is_zero() {
+        writeln!(out, "  tokens    {}", tokens::in_words(run.tokens))?;
+    }
     for (key, value) in &run.labels {
         writeln!(out, "  label     {}={}", clean(key), clean(value))?;
     }

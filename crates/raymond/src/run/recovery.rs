@@ -11,7 +11,7 @@ use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Run, Session, Status, Work};
 
 use crate::agent::registry::{Backend, Backends};
-use crate::agent::{Continued, Counting, DEFAULT_BACKEND, TokensTold, Turn};
+use crate::agent::{Continued, DEFAULT_BACKEND, Turn};
 use crate::error::UserError;
 use crate::files::open_plain;
 use crate::process::{Reaper, Target};
@@ -111,23 +111,19 @@ impl Costs<'_> {
         let earlier = lost.work.conversation(lost.agent).filter(is_continued);
         let continues = earlier.map(|session| Continued {
             total_usd: session.total_usd.map(Usd::dollars),
+            total_tokens: session.total_tokens,
             ..Continued::default()
         });
-        let turn = Turn { continues, ..Turn::default() };
+        let of_turn = lost.work.model.as_deref();
+        let of_session = earlier.and_then(|session| session.model.as_deref());
+        let of_backend = program.and_then(|program| program.model.as_deref());
+        let model = of_turn.or(of_session).or(self.model).or(of_backend).map(str::to_owned);
+        let pricing = program.map(|program| self.backends.pricing(program)).unwrap_or_default();
+        let turn = Turn { continues, model, pricing, ..Turn::default() };
         let mut kept = self.kept_stream(lost);
         let kept = kept.as_mut().map(|file| file as &mut dyn Read);
         if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(&turn, kept)) {
-            let counting = Counting {
-                told: program.map_or(TokensTold::No, |program| program.capabilities().tokens),
-                earlier: earlier.and_then(|session| session.total_tokens),
-                price: program.and_then(|program| {
-                    let of_turn = lost.work.model.as_deref();
-                    let of_session = earlier.and_then(|session| session.model.as_deref());
-                    let model = of_turn.or(of_session).or(self.model).or(program.model.as_deref());
-                    self.backends.price(program, model)
-                }),
-            };
-            return Usd::from_dollars(counting.settle(cost).unwrap_or(cost).usd);
+            return cost.counted(lost.work.share_usd).usd();
         }
         if !lost.had_started && !has_host_restarted_since(lost.since) {
             return Usd::ZERO;

@@ -331,10 +331,10 @@ fn verdict(outcome: &StepOutcome) -> Verdict {
         StepOutcome::Script(ScriptOutcome::BadOutput { error, .. } | ScriptOutcome::NotStarted { error }) => {
             failed(error, Usd::ZERO)
         }
-        StepOutcome::Turn(TurnOutcome::Failed(turn)) => failed(&turn.error, turn.cost.usd),
+        StepOutcome::Turn(TurnOutcome::Failed(turn)) => failed(&turn.error, turn.cost.usd()),
         StepOutcome::Turn(TurnOutcome::Completed(turn)) => match &turn.reading {
-            Err(message) if !message.has_no_tag => failed(&message.problem, turn.cost.usd),
-            _ => Verdict { status: Status::Succeeded, error: None, cost_usd: turn.cost.usd },
+            Err(message) if !message.has_no_tag => failed(&message.problem, turn.cost.usd()),
+            _ => Verdict { status: Status::Succeeded, error: None, cost_usd: turn.cost.usd() },
         },
     }
 }

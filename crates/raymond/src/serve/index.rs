@@ -14,6 +14,7 @@ use raymond_core::event::{Body, Event};
 use raymond_core::evolve::{apply, evolve, restore};
 use raymond_core::run::{Run, RunStatus};
 
+use super::counters::Counters;
 use crate::store::{Events, FolderStore, RunEntry, RunHandle, RunStore, Start, StateDir, StoreError};
 use crate::view::status::BranchView;
 use crate::view::summary::{self, Summary};
@@ -22,6 +23,7 @@ use crate::view::summary::{self, Summary};
 const MAX_FOLLOWED: usize = 16;
 
 pub struct Index {
+    pub counters: Counters,
     store: FolderStore,
     /// The runs that the last listing showed.
     listed: Mutex<HashMap<String, Arc<dyn RunHandle>>>,
@@ -56,6 +58,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Index {
     pub fn new(dir: StateDir) -> Self {
         Self {
+            counters: Counters::new(dir.own_file("serve.counters")),
             store: FolderStore::new(dir),
             listed: Mutex::default(),
             summaries: Mutex::default(),

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use raymond_core::event::{Body, Event, LedTo, StepFinished, StepStarted};
+use raymond_core::event::{Body, Event, Interrupted, LedTo, StepFinished, StepStarted};
 use raymond_core::money::Usd;
 use raymond_core::run::Run;
 
@@ -67,6 +67,8 @@ pub struct Story {
     pub steps: Table<Step>,
     /// The steps that have not ended, by number.
     open_steps: BTreeSet<u64>,
+    /// What those of them have cost whose attempts have ended or were interrupted.
+    spent: HashMap<u64, Usd>,
     pub pauses: Table<Pause>,
     pub agents: Vec<AgentRow>,
     agent_rows: HashMap<Word, usize>,
@@ -96,6 +98,7 @@ impl Story {
             by_word: HashMap::new(),
             steps: Table::new(Arc::clone(folder)),
             open_steps: BTreeSet::new(),
+            spent: HashMap::new(),
             pauses: Table::new(Arc::clone(folder)),
             agents: Vec::new(),
             agent_rows: HashMap::new(),
@@ -151,6 +154,7 @@ impl Story {
 
     fn end_step(&mut self, number: u64, end: End) -> io::Result<()> {
         self.open_steps.remove(&number);
+        self.spent.remove(&number);
         self.update_step(number, |step| step.end = Some(end))
     }
 
@@ -190,6 +194,11 @@ impl Story {
     }
 
     fn tell(&mut self, event: &Event, payloads: &Payloads) -> io::Result<()> {
+        if let Body::Retry(_) | Body::Reminder(_) | Body::LimitWaiting(_) = &event.body
+            && let (Some(step), false) = (event.body.step(), event.body.cost().is_zero())
+        {
+            *self.spent.entry(step).or_default() += event.body.cost();
+        }
         match &event.body {
             Body::AgentStarted(started) => {
                 let id = self.number_of(started.agent.as_str());
@@ -263,10 +272,10 @@ impl Story {
                 self.put_away_old_prints()?;
             }
             Body::RunStopped { interrupted, .. } => {
-                interrupted.iter().try_for_each(|step| self.interrupt(event, step.step))?;
+                interrupted.iter().try_for_each(|step| self.cut_off(event, step))?;
             }
             Body::RunResumed(resumed) => {
-                resumed.interrupted.iter().try_for_each(|step| self.interrupt(event, step.step))?;
+                resumed.interrupted.iter().try_for_each(|step| self.cut_off(event, step))?;
             }
             Body::RunStarted(started) => {
                 let Some(origin) = &started.origin else { return Ok(()) };
@@ -385,17 +394,28 @@ impl Story {
         Ok(())
     }
 
+    /// A step was interrupted, and what its attempt has cost is known now.
+    fn cut_off(&mut self, event: &Event, step: &Interrupted) -> io::Result<()> {
+        *self.spent.entry(step.step).or_default() += step.estimated_cost_usd;
+        self.interrupt(event, step.step)
+    }
+
+    /// It runs again, so what it has cost is kept.
     fn interrupt(&mut self, event: &Event, number: u64) -> io::Result<()> {
         self.open_steps.remove(&number);
+        let cost = self.spent.get(&number).copied().unwrap_or_default();
         self.update_step(number, |step| {
             let duration = event.time.duration_since(step.started).as_millis();
-            step.end.get_or_insert(End {
+            let end = step.end.get_or_insert(End {
                 at: event.time,
                 seq: event.seq,
                 duration_ms: u64::try_from(duration).unwrap_or(0),
-                cost: Usd::default(),
+                cost,
                 how: How::Interrupted,
             });
+            if matches!(end.how, How::Interrupted) {
+                end.cost = cost;
+            }
         })
     }
 

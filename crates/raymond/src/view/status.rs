@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::history::branch::branched_off;
 use crate::process::Containment;
 use crate::store::{Elsewhere, Payloads, RunHandle, StoreError};
+use crate::view::summary::own_cost;
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunView {
@@ -26,6 +27,8 @@ pub struct RunView {
     pub status: RunStatus,
     pub steps: u64,
     pub cost_usd: Usd,
+    /// What it has cost itself, without the history that it has in common with another run. Nothing if that is not known.
+    pub own_cost_usd: Option<Usd>,
     /// Nothing means unlimited.
     pub budget_usd: Option<Usd>,
     /// What its models have read and written, as far as agent programs told.
@@ -153,10 +156,13 @@ impl FanOutView {
 }
 
 impl RunView {
-    /// Adds where the run comes from, if its own origin tells only of a rewind.
+    /// Adds where the run comes from, if its own origin tells only of a rewind, and what it has cost since then.
     pub fn tell_origin(&mut self, run: &dyn RunHandle) -> Result<(), StoreError> {
         if self.origin.as_ref().is_some_and(|origin| origin.run == self.run) {
             self.branched_off = branched_off(run)?;
+        }
+        if self.origin.is_some() {
+            self.own_cost_usd = own_cost(run, self.cost_usd);
         }
         Ok(())
     }
@@ -264,6 +270,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         status: status_of(run.status, is_live),
         steps: run.steps_completed,
         cost_usd: run.cost_usd,
+        own_cost_usd: run.origin.is_none().then_some(run.cost_usd),
         budget_usd: budget_of(run),
         tokens: run.tokens,
         started_at: run.started_at,

@@ -65,6 +65,7 @@ pub struct Summary {
 
 /// What is counted in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Numbers {
     pub steps: u64,
     pub turns: u64,
@@ -90,6 +91,15 @@ impl Numbers {
         let cost_usd = if origin.reset_cost { Usd::ZERO } else { all.cost_usd };
         Some(Self { turns: all.turns.saturating_sub(under_way), cost_usd, ..all })
     }
+}
+
+/// What a run has cost itself, without the history that it has in common with the run that it goes on from.
+pub fn own_cost(handle: &dyn RunHandle, cost: Usd) -> Option<Usd> {
+    let shared = match branched_off(handle).ok()? {
+        Some(origin) => Numbers::shared(handle, &origin)?.cost_usd,
+        None => Usd::ZERO,
+    };
+    Some(cost.saturating_sub(shared))
 }
 
 /// A result, unless it is long.

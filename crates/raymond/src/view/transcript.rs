@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use super::debug::{KeptFiles, StepName, shared_files};
 use super::steps::{Attempt, AttemptEnd, Outcome, Step};
 use super::text::{clean, local_time, one_line};
+use super::tokens::{fullness, in_words};
 use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
 use crate::agent::registry::Backends;
 use crate::agent::{Turn, TurnEvent};
@@ -218,7 +219,16 @@ fn write_environment(out: &mut impl Write, environment: &Map<String, Value>) -> 
 fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
     match &step.outcome {
         Outcome::Open => writeln!(out, "  {NOTE}has not ended{NOTE:#}"),
-        Outcome::Finished(finished) => writeln!(out, "  {GOOD}→{GOOD:#} {}", led_to(finished)),
+        Outcome::Finished(finished) => {
+            let tokens = (!finished.tokens.is_zero()).then(|| in_words(finished.tokens));
+            let window = finished.context.map(|context| format!("context {}", fullness(context)));
+            let compacted = finished.compacted.then(|| "it was summarised".to_owned());
+            let told: Vec<String> = tokens.into_iter().chain(window).chain(compacted).collect();
+            if !told.is_empty() {
+                writeln!(out, "  {DIM}tokens: {}{DIM:#}", told.join("; "))?;
+            }
+            writeln!(out, "  {GOOD}→{GOOD:#} {}", led_to(finished))
+        }
         Outcome::Failed(failed) => {
             writeln!(out, "  {BAD}failed{BAD:#}: {}", clean(&failed.error))?;
             failed.stderr.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)))

@@ -50,7 +50,7 @@ fn what_a_backend_lacks_is_refused_before_anything_runs() {
         ("copilot", "", set("max_visits: 2"), &[], "START.md: its backend `b` does not tell the cost of a turn, so that no budget holds it\n  → run it without a budget: --budget 0".to_owned()),
         ("codex", "", set("max_visits: 2"), &[], "(only tokens, and without a `model` they have no price)".to_owned()),
         ("gemini", "", set("model: new-model"), &[], "(only tokens, and the model `new-model` has no price), so that no budget holds it".to_owned()),
-        ("gemini", "", set("model: new-model"), &["--budget", "5"], "or choose a `model` with a price; [prices] in the config file adds one".to_owned()),
+        ("gemini", "", set("model: new-model"), &["--budget", "5"], "or choose a `model` with a price; [prices] in the config file adds one: \"new-model\" = { input = …, output = … } under [prices]".to_owned()),
         ("pi", "", set("effort: huge"), &[], "huge".to_owned()),
     ];
     for (kind, more, start, args, expected) in refusals {

@@ -115,10 +115,15 @@ fn a_model_without_a_price_is_named() {
     let rig = rig("codex", "model = \"a-new-model\"\n");
     let program = write_program(&rig, "fake-codex", "0.166.0", 0);
     let config = rig.read(OWN);
-    rig.write(OWN, format!("{config}[backend.codex]\ncommand = {program:?}\n"));
+    rig.write(
+        OWN,
+        format!("{config}[backend.codex]\ncommand = {program:?}\n[backend.other]\nkind = \"gemini\"\nmodel = \"another\"\n"),
+    );
     let report = report(&rig.raymond(&["doctor", "--json"]));
     let findings = report["findings"].to_string();
     assert!(findings.contains("the model `a-new-model` has no price"), "{findings}");
+    assert!(findings.contains("the model `another` of the backend `other` has no price"), "{findings}");
+    assert!(findings.contains(r#"\"a-new-model\" = { input = "#), "{findings}");
 }
 
 #[test]

@@ -253,6 +253,13 @@ fn conversations_of_a_branch_know_what_was_known_and_no_more() {
         rig.calls().iter().map(|call| call["history"].as_array().unwrap().len()).collect();
     assert_eq!(histories, [0, 1, 2, 3, 2, 3, 1, 2, 3]);
     assert_eq!(status(&rig, "b")["cost_usd"], 1.0);
+    let own = |id: &str| status(&rig, id)["own_cost_usd"].clone();
+    assert_eq!((own("b"), own("r")), (0.5.into(), 1.0.into()), "a branch counts only its own turns");
+    let listed: Value = serde_json::from_str(&rig.raymond(&["list", "--json"]).stdout).unwrap();
+    let of_branch = listed.as_array().unwrap().iter().find(|run| run["run"] == "b").unwrap();
+    assert_eq!((&of_branch["cost_usd"], &of_branch["own_cost_usd"]), (&1.0.into(), &0.5.into()));
+    let told = rig.raymond(&["status", "b"]).stdout;
+    assert!(told.contains("$0.50 of it its own"), "{told}");
     assert_eq!(status(&rig, "r")["cost_usd"], 1.0);
     rig.raymond(&["branch", "r", "--at", "3", "--id", "free", "--reset-cost"]).assert(0, "free\n");
     assert_eq!(status(&rig, "free")["cost_usd"], 0.0);

@@ -623,4 +623,20 @@ fn what_models_read_and_wrote_is_added_up() {
     let metrics = site.get("/metrics").body;
     let line = format!("raymond_tokens_total{{kind=\"output\"}} {}\n", 2 * output);
     assert!(metrics.contains(&line), "{line}{metrics}");
+    let step = site.get_json("/api/v1/runs/r/steps/1");
+    assert_eq!(step["tokens"], told);
+    assert_eq!(site.get_json("/api/v1/runs/r")["own_cost_usd"], event["cost_usd"]);
+    for (command, line) in [("status", "tokens    70 in, 5 out"), ("show", "tokens: 70 in, 5 out")] {
+        let shown = rig.raymond(&[command, "r"]).stdout;
+        assert!(shown.contains(line), "{shown}");
+    }
+    // What is gone stays counted, also by a server that is started later.
+    std::fs::remove_file(rig.path(".raymond/state/s.jsonl")).unwrap();
+    let counters = |metrics: &str| -> Vec<String> {
+        let lines = metrics.lines().filter(|line| line.contains("_total") || line.contains("_duration_"));
+        lines.filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    };
+    assert_eq!(counters(&site.get("/metrics").body), counters(&metrics));
+    drop(site);
+    assert_eq!(counters(&Site::start(&rig).get("/metrics").body), counters(&metrics));
 }

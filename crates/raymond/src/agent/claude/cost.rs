@@ -21,6 +21,7 @@
 //! marked as unknown.
 
 use super::super::lines::shortened;
+use super::super::price::{ModelPrice, Prices};
 use super::super::{Cost, Tokens};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -32,31 +33,17 @@ const SESSION_TOTALS_SINCE: [u64; 3] = [2, 1, 325];
 /// interleaved, but there are never this many.
 const MOST_OPEN_MESSAGES: usize = 64;
 
+/// How much of a model's name is kept.
+const LONGEST_MODEL: usize = 200;
+
 /// A token is about four characters of a model's answer.
 const CHARACTERS_A_TOKEN: u64 = 4;
 
-/// Dollars for a million tokens. Rough, because only turns that end without a reported cost need them.
-struct Price {
-    family: &'static str,
-    input: f64,
-    output: f64,
-}
-
-const PRICES: [Price; 3] = [
-    Price { family: "opus", input: 5.0, output: 25.0 },
-    Price { family: "sonnet", input: 3.0, output: 15.0 },
-    Price { family: "haiku", input: 1.0, output: 5.0 },
-];
-
-/// An unknown model is assumed to be an expensive one.
-const UNKNOWN_FAMILY: &Price = &PRICES[0];
-
-/// Writing to the prompt cache costs more than plain input, reading from it less.
-const CACHE_WRITE_FACTOR: f64 = 1.25;
-const CACHE_READ_FACTOR: f64 = 0.1;
-
 #[derive(Debug, Default)]
 pub(super) struct Meter {
+    prices: Prices,
+    /// The model of the last message.
+    model: Option<String>,
     /// The total known for the conversation that this turn continues.
     inherited_total: Option<f64>,
     totals_are_of_the_session: bool,
@@ -70,8 +57,13 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(inherited_total: Option<f64>) -> Meter {
-        Meter { inherited_total, ..Meter::default() }
+    /// `model` is the one that the turn asks for.
+    pub(super) fn new(inherited_total: Option<f64>, prices: Prices, model: Option<String>) -> Meter {
+        Meter { inherited_total, prices, model, ..Meter::default() }
+    }
+
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     pub(super) fn saw_version(&mut self, version: &str) {
@@ -82,7 +74,15 @@ impl Meter {
 
     /// Adds the message of an `assistant` event, or of a streamed `message_start`.
     pub(super) fn saw_message(&mut self, message: &Value) {
-        self.streamed.add(message);
+        let model = message.get("model").and_then(Value::as_str).unwrap_or_default();
+        if model == "<synthetic>" {
+            return;
+        }
+        let price = self.prices.of_or_dearest(Some(model));
+        self.streamed.add(message, price);
+        if !model.is_empty() {
+            self.model = Some(shortened(model, LONGEST_MODEL));
+        }
     }
 
     /// Adds the final counts of a streamed message.
@@ -94,7 +94,8 @@ impl Meter {
 
     pub(super) fn saw_result(&mut self, result: &Value) {
         self.totals_are_of_the_session |= result.get("result_index").is_some();
-        self.told = self.told.plus(result.get("usage").map(tokens).unwrap_or_default());
+        let usage = result.get("usage").unwrap_or(&Value::Null);
+        self.told = self.told.plus(tokens_of_models(result).unwrap_or_else(|| tokens(usage)));
         let total = result.get("total_cost_usd").and_then(dollars);
         let by_models = cost_of_models(result);
         let by_total = total.map(|total| total - self.already_in(total));
@@ -102,10 +103,11 @@ impl Meter {
         self.last_total = total.or(self.last_total);
         let mut streamed = std::mem::take(&mut self.streamed).usd();
         let figure_is_missing = total.is_none() || was_aborted(result);
-        let is_impossible = total.is_none() && result.get("total_cost_usd").is_some();
-        if is_impossible && streamed <= 0.0 {
-            streamed = Message::of_result(result).usd();
+        if total.is_none() {
+            let price = self.prices.of_or_dearest(self.model.as_deref());
+            streamed = streamed.max(Message::of_result(result, price).usd());
         }
+        let is_impossible = total.is_none() && result.get("total_cost_usd").is_some();
         self.unknown |= is_impossible && by_models.is_none() && streamed <= 0.0;
         self.estimated |= figure_is_missing && streamed > reported;
         self.counted += if figure_is_missing { reported.max(streamed) } else { reported };
@@ -126,6 +128,7 @@ impl Meter {
 
     pub(super) fn cost(self) -> Cost {
         let unreported = self.streamed.usd();
+        let told = self.told.plus(self.streamed.tokens());
         let session_total_usd =
             if self.totals_are_of_the_session { self.last_total.or(self.inherited_total) } else { None };
         Cost {
@@ -133,7 +136,7 @@ impl Meter {
             estimated: self.estimated || unreported > 0.0,
             unknown: self.unknown,
             session_total_usd,
-            tokens: self.told,
+            tokens: told,
             ..Cost::default()
         }
     }
@@ -148,6 +151,21 @@ pub(super) fn tokens(usage: &Value) -> Tokens {
         cache_write: count("cache_creation_input_tokens"),
         cache_read: count("cache_read_input_tokens"),
     }
+}
+
+/// What all models have read and written since the last `result`, if that is told. It includes subagents.
+fn tokens_of_models(result: &Value) -> Option<Tokens> {
+    let models =
+        result.get("model_usage_since_last_result")?.as_object().filter(|models| !models.is_empty())?;
+    let count = |model: &Value, name: &str| model.get(name).and_then(Value::as_u64);
+    models.values().try_fold(Tokens::default(), |sum, model| {
+        Some(sum.plus(Tokens {
+            input: count(model, "inputTokens")?,
+            output: count(model, "outputTokens")?,
+            cache_write: count(model, "cacheCreationInputTokens").unwrap_or(0),
+            cache_read: count(model, "cacheReadInputTokens").unwrap_or(0),
+        }))
+    })
 }
 
 fn was_aborted(result: &Value) -> bool {
@@ -172,29 +190,33 @@ fn dollars(value: &Value) -> Option<f64> {
 struct Streamed {
     open: VecDeque<Message>,
     closed_usd: f64,
+    closed_tokens: Tokens,
 }
 
 impl Streamed {
-    fn add(&mut self, message: &Value) {
-        let model = message.get("model").and_then(Value::as_str).unwrap_or_default();
-        if model == "<synthetic>" {
-            return;
-        }
+    fn add(&mut self, message: &Value, price: ModelPrice) {
         let id = shortened(message.get("id").and_then(Value::as_str).unwrap_or_default(), 100);
         let known = self.open.iter().position(|open| open.id == id);
-        let at = known.unwrap_or_else(|| self.open(id, model));
+        let at = known.unwrap_or_else(|| self.open(id, price));
         if let Some(open) = self.open.get_mut(at) {
             open.raise(message.get("usage").unwrap_or(&Value::Null));
             open.characters += message.get("content").map_or(0, characters);
         }
     }
 
-    fn open(&mut self, id: String, model: &str) -> usize {
-        if self.open.len() == MOST_OPEN_MESSAGES {
-            self.closed_usd += self.open.pop_front().map_or(0.0, |oldest| oldest.usd());
+    fn open(&mut self, id: String, price: ModelPrice) -> usize {
+        if self.open.len() == MOST_OPEN_MESSAGES
+            && let Some(oldest) = self.open.pop_front()
+        {
+            self.closed_usd += oldest.usd();
+            self.closed_tokens = self.closed_tokens.plus(oldest.estimated());
         }
-        self.open.push_back(Message { id, price: price_of(model), ..Message::default() });
+        self.open.push_back(Message { id, price, ..Message::default() });
         self.open.len() - 1
+    }
+
+    fn tokens(&self) -> Tokens {
+        self.open.iter().map(Message::estimated).fold(self.closed_tokens, Tokens::plus)
     }
 
     fn usd(&self) -> f64 {
@@ -205,15 +227,18 @@ impl Streamed {
 #[derive(Debug, Default)]
 struct Message {
     id: String,
-    price: &'static Price,
+    price: ModelPrice,
     tokens: Tokens,
+    /// How many of the tokens that were written to the cache are kept for an hour.
+    long_writes: u64,
     characters: u64,
 }
 
 impl Message {
     /// All that a `result` tells about the work before it, for an estimate.
-    fn of_result(result: &Value) -> Self {
-        let mut message = Self { characters: result.get("result").map_or(0, characters), ..Self::default() };
+    fn of_result(result: &Value, price: ModelPrice) -> Self {
+        let characters = result.get("result").map_or(0, characters);
+        let mut message = Self { characters, price, ..Self::default() };
         message.raise(result.get("usage").unwrap_or(&Value::Null));
         message
     }
@@ -226,32 +251,20 @@ impl Message {
             cache_write: known.cache_write.max(told.cache_write),
             cache_read: known.cache_read.max(told.cache_read),
         };
+        let long = usage.pointer("/cache_creation/ephemeral_1h_input_tokens").and_then(Value::as_u64);
+        self.long_writes = self.long_writes.max(long.unwrap_or(0));
+    }
+
+    /// The output count of an unfinished message is a placeholder, so its length gives the better estimate.
+    fn estimated(&self) -> Tokens {
+        let output = self.tokens.output.max(self.characters.div_ceil(CHARACTERS_A_TOKEN));
+        Tokens { output, ..self.tokens }
     }
 
     fn usd(&self) -> f64 {
-        // The output count of an unfinished message is a placeholder, so its length gives the better estimate.
-        let output = self.tokens.output.max(self.characters.div_ceil(CHARACTERS_A_TOKEN));
-        let input = self.tokens.input as f64
-            + self.tokens.cache_write as f64 * CACHE_WRITE_FACTOR
-            + self.tokens.cache_read as f64 * CACHE_READ_FACTOR;
-        (input * self.price.input + output as f64 * self.price.output) / 1e6
+        let used = self.estimated();
+        self.price.of_request(used).of_writes(used, self.long_writes)
     }
-}
-
-impl std::fmt::Debug for Price {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.family)
-    }
-}
-
-impl Default for &'static Price {
-    fn default() -> Self {
-        UNKNOWN_FAMILY
-    }
-}
-
-fn price_of(model: &str) -> &'static Price {
-    PRICES.iter().find(|price| model.contains(price.family)).unwrap_or(UNKNOWN_FAMILY)
 }
 
 /// How many characters the model wrote in these blocks, including tool inputs.
@@ -280,7 +293,7 @@ mod tests {
     }
 
     fn meter(inherited: Option<f64>, version: &str, results: &[Value]) -> Cost {
-        let mut meter = Meter::new(inherited);
+        let mut meter = Meter::new(inherited, Prices::default(), None);
         meter.saw_version(version);
         for result in results {
             meter.saw_result(result);
@@ -318,12 +331,12 @@ mod tests {
 
     #[test]
     fn a_message_in_pieces_is_estimated_once() {
-        let mut meter = Meter::new(None);
+        let mut meter = Meter::new(None, Prices::default(), None);
         let usage = json!({"input_tokens": 1_000_000, "output_tokens": 1});
         for text in ["abcd", "efgh"] {
             let content = json!([{"type": "text", "text": text}]);
             meter.saw_message(
-                &json!({"id": "m", "model": "claude-haiku-9", "usage": usage, "content": content}),
+                &json!({"id": "m", "model": "claude-haiku-4-5-20251001", "usage": usage, "content": content}),
             );
         }
         let cost = meter.cost();
@@ -333,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_reported_cost_replaces_the_estimate() {
-        let mut meter = Meter::new(None);
+        let mut meter = Meter::new(None, Prices::default(), None);
         meter.saw_message(&json!({"id": "m", "model": "opus", "usage": {"input_tokens": 1_000_000}}));
         meter.saw_result(&json!({"total_cost_usd": 0.25}));
         assert_eq!(meter.cost(), Cost { usd: 0.25, ..Cost::default() });
@@ -361,10 +374,58 @@ mod tests {
         for figure in [json!(null), json!(-3), json!("x")] {
             let result = json!({"total_cost_usd": figure});
             assert!(meter(None, "2.1.325", std::slice::from_ref(&result)).unknown, "{figure}");
-            let mut meter = Meter::new(None);
-            meter.saw_message(&json!({"id": "m", "model": "haiku", "usage": {"input_tokens": 1_000_000}}));
+            let mut meter = Meter::new(None, Prices::default(), None);
+            meter.saw_message(
+                &json!({"id": "m", "model": "claude-haiku-4-5", "usage": {"input_tokens": 1_000_000}}),
+            );
             meter.saw_result(&result);
             assert_eq!(meter.cost(), Cost { usd: 1.0, estimated: true, ..Cost::default() }, "{figure}");
+        }
+    }
+
+    #[test]
+    fn a_result_without_a_figure_costs_what_its_tokens_cost() {
+        let usage = json!({"input_tokens": 11_000_000, "output_tokens": 100_000});
+        for result in [json!({"usage": usage}), json!({"usage": usage, "total_cost_usd": null})] {
+            let mut meter = Meter::new(None, Prices::default(), None);
+            meter.saw_message(&json!({"id": "m", "model": "claude-opus-5-5", "usage": {"input_tokens": 9}}));
+            meter.saw_result(&result);
+            let cost = meter.cost();
+            assert!(cost.estimated && !cost.unknown);
+            close(cost.usd, 11.0 * 4.0 + 0.1 * 20.0);
+            assert_eq!(cost.tokens.input, 11_000_000);
+        }
+    }
+
+    /// What the real program reports for these tokens, which it does not do for a turn that is killed.
+    #[test]
+    fn estimates_are_at_the_prices_of_the_real_program() {
+        for (model, used, reported) in [
+            ("claude-opus-5-5", [111, 20, 500, 1000, 0], 0.005_944),
+            ("claude-opus-5-5", [445, 80, 2000, 4000, 0], 0.023_78),
+            ("claude-sonnet-5-5", [198_111, 40, 1000, 2000, 0], 0.401_722),
+            ("claude-haiku-5-5", [101, 20, 500, 1000, 0], 0.000_150_1),
+            ("claude-fable-5-2", [1000, 100, 10_000, 1000, 0], 0.008 + 0.004 + 0.002 + 0.01),
+            ("claude-opus-4-8[1m]", [119, 20, 500, 1000, 0], 0.007_595),
+            ("claude-sonnet-5", [198_000, 20, 500, 1000, 0], 0.398_8),
+            ("claude-haiku-4-5-20251001", [129, 20, 500, 1000, 0], 0.001_529),
+            // A write for an hour costs twice the input.
+            ("claude-opus-5-5", [0, 0, 0, 1_000_000, 1_000_000], 8.0),
+            ("claude-haiku-5-5", [0, 0, 0, 100_000, 40_000], 0.04 * 0.2 + 0.06 * 0.125),
+        ] {
+            let [input, output, read, written, long] = used;
+            let mut meter = Meter::new(None, Prices::default(), None);
+            meter.saw_message(&json!({"id": "m", "model": model, "usage": {
+                "input_tokens": input, "output_tokens": output, "cache_read_input_tokens": read,
+                "cache_creation_input_tokens": written,
+                "cache_creation": {"ephemeral_1h_input_tokens": long, "ephemeral_5m_input_tokens": written - long},
+            }}));
+            let cost = meter.cost();
+            assert!(
+                cost.estimated && (cost.usd / reported - 1.0).abs() < 0.1,
+                "{model}: {} for {reported}",
+                cost.usd
+            );
         }
     }
 
@@ -372,9 +433,8 @@ mod tests {
     fn many_messages_stay_bounded() {
         let mut streamed = Streamed::default();
         for number in 0..1000 {
-            streamed.add(
-                &json!({"id": number.to_string(), "model": "haiku", "usage": {"input_tokens": 1_000_000}}),
-            );
+            let price = Prices::default().of_or_dearest(Some("claude-haiku-4-5"));
+            streamed.add(&json!({"id": number.to_string(), "usage": {"input_tokens": 1_000_000}}), price);
         }
         assert_eq!(streamed.open.len(), MOST_OPEN_MESSAGES);
         close(streamed.usd(), 1000.0);

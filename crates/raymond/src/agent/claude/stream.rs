@@ -4,8 +4,11 @@
 //! end, by the last `result` event and the way the program ended. Until then the decoder only collects data, in bounded
 //! memory.
 
+use super::super::ending::after_skipping;
 use super::super::lines::{Line, Lines, shortened};
-use super::super::{TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
+use super::super::{
+    Context, Cost, Tokens, Turn, TurnDecoder, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
+};
 use super::classify::{self, ResultEvent, Signs};
 use super::cost::{Meter, tokens};
 use serde_json::Value;
@@ -38,6 +41,10 @@ pub(super) struct Decoder {
     streaming_message: String,
     permission_denials: Vec<String>,
     unreadable_lines: u64,
+    /// How many tokens the conversation has after the agent's last message, and the model's window once that is told.
+    used: u64,
+    window: Option<u64>,
+    compacted: bool,
 }
 
 /// The text of the agent's most recent message, for a `result` without it.
@@ -68,23 +75,32 @@ impl TurnDecoder for Decoder {
         self.meter.so_far()
     }
 
+    fn model(&self) -> Option<&str> {
+        self.meter.model()
+    }
+
     fn is_final(&self) -> bool {
         self.is_final
     }
 
     fn finish(self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let has_skipped = self.lines.has_skipped();
         match self.fault(ending, stderr) {
-            Some(fault) => Err(Box::new(self.failure(fault))),
+            Some(fault) => Err(after_skipping(has_skipped, Box::new(self.failure(fault)))),
             None => Ok(self.report()),
         }
     }
 }
 
 impl Decoder {
-    pub(super) fn new(earlier_total_usd: Option<f64>) -> Decoder {
+    pub(super) fn new(turn: &Turn) -> Decoder {
+        let earlier_total_usd = turn.continues.as_ref().and_then(|continued| continued.total_usd);
         Decoder {
             lines: Lines::default(),
-            meter: Meter::new(earlier_total_usd),
+            meter: Meter::new(earlier_total_usd, turn.pricing.prices.clone(), turn.model.clone()),
+            used: 0,
+            window: None,
+            compacted: false,
             signs: Signs::default(),
             result: None,
             is_final: false,
@@ -96,13 +112,14 @@ impl Decoder {
     }
 
     fn failure(self, fault: TurnFault) -> TurnFailure {
+        let context = self.context();
         let had_finished = self.result.as_ref().is_some_and(|result| result.stop_reason == "end_turn");
         let said = Some(without_nul(self.message.text)).filter(|text| !text.is_empty());
         let only_the_share = fault == TurnFault::OverBudgetShare && had_finished;
         let told = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
         TurnFailure {
             fault,
-            cost: self.meter.cost(),
+            cost: Cost { context, compacted: self.compacted, ..self.meter.cost() },
             last_text: told.map(without_nul).or_else(|| said.clone()),
             final_text: said.filter(|_| only_the_share),
             permission_denials: self.permission_denials,
@@ -127,10 +144,11 @@ impl Decoder {
     }
 
     fn report(self) -> TurnReport {
+        let context = self.context();
         let text = self.result.and_then(|result| result.text).filter(|text| !text.is_empty());
         TurnReport {
             text: without_nul(text.unwrap_or(self.message.text)),
-            cost: self.meter.cost(),
+            cost: Cost { context, compacted: self.compacted, ..self.meter.cost() },
             permission_denials: self.permission_denials,
         }
     }
@@ -148,6 +166,7 @@ impl Decoder {
     fn event(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         match (text(event, "type"), text(event, "subtype")) {
             ("system", "init") => self.init(event, seen),
+            ("system", "compact_boundary") => self.compacted = true,
             ("system", "api_retry") => self.api_retry(event, seen),
             ("system", "permission_denied") => {
                 seen.push(TurnEvent::ToolRefused { tool: text(event, "tool_name").to_owned() });
@@ -191,6 +210,7 @@ impl Decoder {
         if is_of_subagent(event) {
             return;
         }
+        self.note_context(message);
         self.signs.error_kind = text(event, "error").to_owned();
         if !self.signs.error_kind.is_empty() {
             // The program's own message about an API error, which the `result` repeats.
@@ -251,6 +271,7 @@ impl Decoder {
     fn result(&mut self, event: &Value, seen: &mut Vec<TurnEvent>) {
         note_session(event, seen);
         self.meter.saw_result(event);
+        self.note_window(event);
         self.note_denials(event);
         let result = read_result(event);
         seen.extend(event.get("usage").map(tokens).map(TurnEvent::Usage));
@@ -260,6 +281,29 @@ impl Decoder {
         }
         self.result = Some(result);
         self.is_final = true;
+    }
+
+    fn note_context(&mut self, message: &Value) {
+        let Tokens { input, output, cache_write, cache_read } =
+            message.get("usage").map(tokens).unwrap_or_default();
+        let sent = input.saturating_add(cache_write).saturating_add(cache_read);
+        if sent > 0 {
+            self.used = sent.saturating_add(output);
+        }
+    }
+
+    /// The window of the model that the agent itself used. Its subagents may use others.
+    fn note_window(&mut self, result: &Value) {
+        let models = result.get("modelUsage").and_then(Value::as_object);
+        let own = models.zip(self.meter.model()).and_then(|(models, model)| models.get(model));
+        let only = models.filter(|models| models.len() == 1).and_then(|models| models.values().next());
+        let window = own.or(only).and_then(|usage| usage.get("contextWindow")?.as_u64());
+        self.window = window.filter(|window| *window > 0).or(self.window);
+    }
+
+    fn context(&self) -> Option<Context> {
+        let window = self.window.filter(|_| self.used > 0)?;
+        Some(Context { used: self.used, window })
     }
 
     fn note_denials(&mut self, result: &Value) {

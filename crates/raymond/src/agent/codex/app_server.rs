@@ -14,7 +14,7 @@ use crate::agent::events::{count, text};
 use crate::agent::lines::shortened;
 use crate::agent::refusal::{limit, refusal};
 use crate::agent::rpc::{Message, Rpc};
-use crate::agent::{Cost, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
+use crate::agent::{Context, Cost, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
 
 /// What a thread is told to be, in the words of the program.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ pub(super) struct Server {
     turn_id: String,
     message: Option<String>,
     tokens: Tokens,
+    /// The model that it chose.
+    model: Option<String>,
+    context: Option<Context>,
+    compacted: bool,
     /// When the limits end that are used up.
     resets_at: Option<i64>,
     /// Why it tries again.
@@ -58,6 +62,9 @@ impl Server {
             turn_id: String::new(),
             message: None,
             tokens: Tokens::default(),
+            model: None,
+            context: None,
+            compacted: false,
             resets_at: None,
             retries: None,
             end: None,
@@ -66,6 +73,10 @@ impl Server {
 
     pub(super) fn is_heard(&self) -> bool {
         self.is_heard
+    }
+
+    pub(super) fn model(&self) -> Option<&str> {
+        self.model.as_deref()
     }
 
     pub(super) fn waits_for_service(&self) -> bool {
@@ -111,7 +122,11 @@ impl Server {
                 self.begin_thread();
                 Vec::new()
             }
-            "thread/start" | "thread/fork" => self.thread_begun(&result["thread"]),
+            "thread/start" | "thread/fork" => {
+                self.model =
+                    Some(text(result, "/model")).filter(|model| !model.is_empty()).map(str::to_owned);
+                self.thread_begun(&result["thread"])
+            }
             "turn/start" => {
                 text(result, "/turn/id").clone_into(&mut self.turn_id);
                 Vec::new()
@@ -164,6 +179,14 @@ impl Server {
                 self.message = Some(message.clone());
                 vec![TurnEvent::Text(message)]
             }
+            "thread/compacted" => {
+                self.compacted = true;
+                Vec::new()
+            }
+            "item/completed" if text(params, "/item/type") == "contextCompaction" => {
+                self.compacted = true;
+                Vec::new()
+            }
             "thread/tokenUsage/updated" => self.used(params),
             "account/rateLimits/updated" => {
                 let limits = &params["rateLimits"];
@@ -187,7 +210,10 @@ impl Server {
 
     /// Its figures are those of the whole thread. A branch begins with those of its parent.
     fn used(&mut self, params: &Value) -> Vec<TurnEvent> {
-        self.tokens = tokens(&params["tokenUsage"]["total"]);
+        let usage = &params["tokenUsage"];
+        self.tokens = tokens(&usage["total"]);
+        let (used, window) = (count(usage, "/last/totalTokens"), count(usage, "/modelContextWindow"));
+        self.context = (used > 0 && window > 0).then_some(Context { used, window });
         let is_this_turn = text(params, "/turnId") == self.turn_id;
         is_this_turn.then(|| TurnEvent::Usage(tokens(&params["tokenUsage"]["last"]))).into_iter().collect()
     }
@@ -227,7 +253,8 @@ impl Server {
     }
 
     pub(super) fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let cost = Cost { tokens: self.tokens, ..Cost::default() };
+        let (context, compacted) = (self.context, self.compacted);
+        let cost = Cost { tokens: self.tokens, context, compacted, ..Cost::default() };
         let is_missing = !self.is_heard && is_missing(ending, stderr);
         let fault = match (self.end, ending) {
             (Some(Ok(())), TurnEnding::Code(0) | TurnEnding::Lingered) => match self.message {

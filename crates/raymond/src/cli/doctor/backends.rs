@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Finding;
 use super::listen::{NoAnswer, listen};
+use crate::agent::price::line_to_add;
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Capabilities, Inspection, TokensTold};
 use crate::config::Config;
@@ -296,13 +297,28 @@ pub(super) fn findings(
             Some(model) => format!("the model `{model}` has no price, so that no budget can hold it"),
             None => format!("`{name}` tells tokens, and without a chosen `model` they have no price"),
         };
-        findings.push(Finding::warning(
-            "prices",
-            message,
-            "choose a model with a price, or add one under [prices]",
-        ));
+        findings.push(Finding::warning("prices", message, advice_about_price(model)));
+    }
+    // Other backends may be chosen by a state, with the model of their own.
+    for (other, backend) in known.names().filter_map(|other| Some((other, known.get(other).ok()?))) {
+        let Some(own) =
+            backend.model.as_deref().filter(|own| other != name || model.is_none_or(|used| used != *own))
+        else {
+            continue;
+        };
+        if known.needs_price(backend) && known.price(backend, Some(own)).is_none() {
+            let message = format!(
+                "the model `{own}` of the backend `{other}` has no price, so that no budget can hold it"
+            );
+            findings.push(Finding::warning("prices", message, advice_about_price(Some(own))));
+        }
     }
     findings
+}
+
+fn advice_about_price(model: Option<&str>) -> String {
+    let line = model.map(|model| format!(": {}", line_to_add(model)));
+    format!("choose a model with a price, or add one under [prices]{}", line.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -122,6 +122,8 @@ fn finished(step: u64) -> Body {
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         tokens: Default::default(),
+        context: None,
+        compacted: false,
         duration_ms: 1,
         files: None,
     }))

@@ -73,6 +73,7 @@ impl StepReport {
                 session: None,
                 exit_code: None,
                 message: None,
+                warnings: Vec::new(),
             })),
         };
         Self { duration_ms: 0, outcome, lookups: Lookups::default(), said: Vec::new(), backends: None }

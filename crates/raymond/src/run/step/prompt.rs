@@ -68,7 +68,7 @@ pub(super) async fn run(
                 let duration = began.elapsed();
                 recorder.completed(
                     job,
-                    Said { reply: &message, cost: cost.usd, session, duration, tools },
+                    Said { reply: &message, cost: cost.usd(), session, duration, tools },
                     hide,
                 );
             }
@@ -133,5 +133,6 @@ pub(super) fn final_fault(error: String) -> FailedTurn {
         session: None,
         exit_code: None,
         message: None,
+        warnings: Vec::new(),
     }
 }

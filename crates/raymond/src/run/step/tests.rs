@@ -232,7 +232,7 @@ fn a_session_that_the_program_chose_is_recorded_and_continued() {
     ended.lookups.states.insert("START".to_owned(), Ok(agent.state.clone()));
     let StepOutcome::Turn(TurnOutcome::Completed(turn)) = &ended.outcome else { panic!("{ended:?}") };
     assert_eq!(turn.session.as_ref().unwrap().id, "t7");
-    assert_eq!(turn.cost.usd, Usd::from_dollars(0.12));
+    assert_eq!(turn.cost.usd(), Usd::from_dollars(0.12));
     course.take(Input::Ended(ended));
 
     let job = course.launch(folder.path(), folder.path(), &backends);

@@ -7,56 +7,46 @@ use std::sync::Arc;
 use raymond_core::tokens::Tokens;
 
 use crate::serve::Server;
+use crate::serve::counters::{BOUNDS, Counted, Durations, Totals};
 use crate::serve::index::is_live;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 
 const STATUSES: [&str; 8] =
     ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
-/// The upper bounds of the histogram of durations, in seconds.
-const BOUNDS: [u64; 9] = [1, 10, 60, 300, 900, 3600, 4 * 3600, 12 * 3600, 24 * 3600];
-
 const TOKENS: &str = "raymond_tokens_total";
 
-/// What all runs add up to.
+/// What is told.
 #[derive(Default)]
 struct Sums {
     by_status: BTreeMap<&'static str, u64>,
-    steps: u64,
-    turns: u64,
-    cost: f64,
-    tokens: Tokens,
     agents: usize,
     asks: usize,
     live: u64,
-    /// The durations of completed runs, in seconds.
-    durations: Vec<f64>,
+    /// What never falls, whatever is cleaned.
+    totals: Totals,
 }
 
 pub fn metrics(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
     let mut sums = Sums::default();
     let entries = server.index.list()?;
+    let mut counted = Vec::new();
     for entry in &entries {
         let Ok(summary) = server.index.summary(entry) else {
             *sums.by_status.entry("damaged").or_default() += 1;
+            counted.push((entry.run.id().to_owned(), None));
             continue;
         };
         let live = is_live(&summary, &*entry.run);
         let status = summary.status(live).as_str();
         *sums.by_status.entry(status).or_default() += 1;
-        let own = summary.own();
-        sums.steps += own.steps;
-        sums.turns += own.turns;
-        sums.cost += own.cost_usd.dollars();
-        sums.tokens = sums.tokens.plus(own.tokens);
         sums.agents += summary.agents;
         sums.asks += summary.open_asks;
         sums.live += u64::from(live);
-        if status == "completed" {
-            #[expect(clippy::cast_precision_loss, reason = "a duration of 285,000 years is exact enough")]
-            sums.durations.push(summary.duration_ms as f64 / 1000.0);
-        }
+        let completed_ms = (status == "completed").then_some(summary.duration_ms);
+        counted.push((entry.run.id().to_owned(), Some(Counted { numbers: summary.own(), completed_ms })));
     }
+    sums.totals = server.index.counters.count(counted);
     server.index.save(&entries);
     let kind = "text/plain; version=0.0.4; charset=utf-8";
     Ok(Answer::Text { kind, body: sums.text().into_bytes(), file_name: None })
@@ -65,6 +55,7 @@ pub fn metrics(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
 impl Sums {
     fn text(&self) -> String {
         let mut text = String::new();
+        let numbers = self.totals.numbers;
         head(&mut text, "raymond_runs", "gauge", "Runs by status.");
         for status in STATUSES {
             let count = self.by_status.get(status).copied().unwrap_or_default();
@@ -76,24 +67,24 @@ impl Sums {
             "raymond_steps_total",
             "counter",
             "Completed steps of all runs.",
-            self.steps.to_string(),
+            numbers.steps.to_string(),
         );
         one(
             &mut text,
             "raymond_turns_total",
             "counter",
             "Turns that agent programs have begun.",
-            self.turns.to_string(),
+            numbers.turns.to_string(),
         );
         one(
             &mut text,
             "raymond_cost_usd_total",
             "counter",
             "What all runs have cost, in dollars.",
-            self.cost.to_string(),
+            numbers.cost_usd.dollars().to_string(),
         );
         head(&mut text, TOKENS, "counter", "What models have read and written, as far as programs told.");
-        let Tokens { input, output, cache_write, cache_read } = self.tokens;
+        let Tokens { input, output, cache_write, cache_read } = numbers.tokens;
         let kinds =
             [("input", input), ("output", output), ("cache_write", cache_write), ("cache_read", cache_read)];
         for (kind, count) in kinds {
@@ -114,14 +105,13 @@ impl Sums {
     fn write_durations(&self, text: &mut String) {
         const NAME: &str = "raymond_run_duration_seconds";
         head(text, NAME, "histogram", "How long processes worked on completed runs.");
-        for bound in BOUNDS {
-            #[expect(clippy::cast_precision_loss, reason = "the bounds are small")]
-            let count = self.durations.iter().filter(|seconds| **seconds <= bound as f64).count();
+        let Durations { up_to, count, sum_ms } = self.totals.durations;
+        for (bound, count) in BOUNDS.iter().zip(up_to) {
             let _ = writeln!(text, "{NAME}_bucket{{le=\"{bound}\"}} {count}");
         }
-        let count = self.durations.len();
         let _ = writeln!(text, "{NAME}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(text, "{NAME}_sum {}", self.durations.iter().sum::<f64>());
+        #[expect(clippy::cast_precision_loss, reason = "a sum of 285,000 years is exact enough")]
+        let _ = writeln!(text, "{NAME}_sum {}", sum_ms as f64 / 1000.0);
         let _ = writeln!(text, "{NAME}_count {count}");
     }
 }

@@ -58,6 +58,8 @@ struct RunItem {
     /// How many steps are completed.
     steps: u64,
     cost_usd: Usd,
+    /// What it has cost itself, without the history that it has in common with another run.
+    own_cost_usd: Usd,
     /// Null means unlimited.
     budget_usd: Option<Usd>,
     /// What its models have read and written, as far as agent programs told.
@@ -143,6 +145,7 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         stale: live.then(|| handle.elsewhere()?.silence).flatten().map(|silence| silence.to_string()),
         steps: summary.steps,
         cost_usd: summary.cost_usd,
+        own_cost_usd: summary.own().cost_usd,
         budget_usd: summary.budget_usd,
         tokens: summary.tokens,
         started_at: summary.started_at,

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use raymond_core::event::Body;
 use raymond_core::money::Usd;
 use raymond_core::snapshot::FilesSnapshot;
+use raymond_core::tokens::{Context, Tokens};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -135,6 +136,17 @@ pub struct StepDetail {
     pub error: Option<String>,
     /// How its last attempt was started and how it ended.
     pub meta: Option<Value>,
+    /// What its model read and wrote in the last attempt.
+    #[serde(skip_serializing_if = "Tokens::is_zero")]
+    #[schemars(default)]
+    pub tokens: Tokens,
+    /// How full the model's window was after it, if its program tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Context>,
+    /// Whether its program has summarised the conversation within it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(default)]
+    pub compacted: bool,
     /// What it changed in its folder, if snapshots were taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
@@ -213,6 +225,9 @@ pub fn detail_of(run: &Arc<dyn RunHandle>, step: StepObject, attempts: &[KeptAtt
         result: said.result,
         error: said.error,
         meta: last(|attempt| attempt.meta.as_ref()).and_then(|file| serde_json::from_str(&read(file)?).ok()),
+        tokens: said.tokens,
+        context: said.context,
+        compacted: said.compacted,
         changes: None,
         snapshot: said.files,
         kept,
@@ -229,6 +244,9 @@ struct Said {
     error: Option<String>,
     stderr: Option<String>,
     files: Option<FilesSnapshot>,
+    tokens: Tokens,
+    context: Option<Context>,
+    compacted: bool,
 }
 
 fn said_in_journal(run: &dyn RunHandle, step: &StepObject) -> Said {
@@ -245,11 +263,15 @@ fn said_in_journal(run: &dyn RunHandle, step: &StepObject) -> Said {
             said.input = parts.input.and_then(&text);
             said.result = parts.result.and_then(&text);
             said.files = finished.files.as_deref().cloned();
+            said.tokens = finished.tokens;
+            said.context = finished.context;
+            said.compacted = finished.compacted;
         }
         Some(Body::StepFailed(failed)) => {
             said.reply = failed.message.as_ref().and_then(&text);
             said.stderr = Some(failed.stderr).filter(|stderr| !stderr.is_empty());
             said.error = Some(failed.error);
+            said.tokens = failed.tokens;
         }
         _ => {}
     }

@@ -12,6 +12,18 @@ export function count(number) {
   return String(number ?? 0).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 }
 
+/// What a model read and wrote.
+export function tokens(used) {
+  const cache = used.cache_read || used.cache_write ? `, cache ${count(used.cache_read)} read, ${count(used.cache_write)} written` : "";
+  return `${count(used.input)} in, ${count(used.output)} out${cache}`;
+}
+
+/// How full a model's window was.
+export function fullness(context, compacted) {
+  const percent = Math.floor(context.used * 100 / Math.max(1, context.window));
+  return `${count(context.used)} of ${count(context.window)} (${percent} %)${compacted ? ", summarised" : ""}`;
+}
+
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

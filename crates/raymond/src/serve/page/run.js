@@ -2,7 +2,7 @@
 
 import { h } from "./h.js";
 import { View, address, panel } from "./page.js";
-import { clockTime, count, duration, exact, meter, money, plural, when } from "./format.js";
+import { clockTime, count, duration, exact, meter, money, plural, tokens, when } from "./format.js";
 import { badge, icon, stateIcon, statusColour, statusDot } from "./icons.js";
 import { askToResume, question, saveExport, stopButtons, stopRun } from "./actions.js";
 import { eventColour, sentence } from "./wording.js";
@@ -175,7 +175,7 @@ export class RunPage extends View {
       h("div", { class: "run-line" }, badge(status), h("h1", {}, run.run), this.actions(run)),
       h("p", { class: "run-about dim" }, run.workflow_id && !this.data.isEmbedded ? h("a", { href: address(["workflows", run.workflow_id]) }, icon("workflow"), run.workflow) : run.workflow, this.data.isEmbedded ? null : labels(run.labels)),
       this.lineage(), this.elsewhere(),
-      h("dl", { class: "facts" }, fact("Cost", meter(run.cost_usd, run.budget_usd)), fact("Steps", h("span", { class: "big" }, count(run.steps))),
+      h("dl", { class: "facts" }, fact("Cost", meter(run.cost_usd, run.budget_usd)), run.tokens ? fact("Tokens", tokens(run.tokens)) : null, fact("Steps", h("span", { class: "big" }, count(run.steps))),
         fact("Agents", h("span", { class: "big" }, count(run.agents.length))), fact("Started", when(run.started_at)),
         fact(run.live || this.at ? "For" : "Took", duration(end - Date.parse(run.started_at)))),
       run.result !== null && run.result !== undefined ? h("div", { class: "outcome is-completed" }, h("h2", {}, icon("completed"), "Result"), h("pre", {}, run.result)) : null,

@@ -136,6 +136,8 @@ fn finished_step(state: &str, step: u64, led_to: LedTo) -> StepFinished {
         attempt_cost_usd: Usd::ZERO,
         cost_estimated: false,
         tokens: Default::default(),
+        context: None,
+        compacted: false,
         duration_ms: 1,
         files: None,
     }

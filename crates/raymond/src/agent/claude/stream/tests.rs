@@ -1,5 +1,5 @@
 use super::super::super::suite::samples;
-use super::super::super::{AgentProgram, Class, Turn, TurnReader};
+use super::super::super::{AgentProgram, Class, Continued, TurnReader};
 use super::*;
 use crate::agent::registry::program;
 use crate::config::BackendSettings;
@@ -14,6 +14,12 @@ fn claude() -> Arc<dyn AgentProgram> {
     program("claude", &BackendSettings::default()).unwrap()
 }
 
+/// A turn that continues a conversation with this total.
+fn continuing(total: f64) -> Turn {
+    let continues = Some(Continued { total_usd: Some(total), ..Continued::default() });
+    Turn { continues, ..Turn::default() }
+}
+
 fn finish(mut decoder: Decoder, ending: TurnEnding) -> Ended {
     decoder.close();
     Box::new(decoder).finish(ending, "")
@@ -24,7 +30,7 @@ fn a_fork_of_a_session_with_a_known_total_is_counted_once_without_deltas() {
     let sample = samples("claude").into_iter().find(|sample| sample.name == "2.1.325/23-fork").unwrap();
     let without_deltas =
         String::from_utf8(sample.stdout).unwrap().replace("model_usage_since_last_result", "gone");
-    let mut decoder = Decoder::new(Some(0.017832));
+    let mut decoder = Decoder::new(&continuing(0.017832));
     decoder.feed(without_deltas.as_bytes());
     let cost = finish(decoder, TurnEnding::Code(0)).unwrap().cost;
     assert!((cost.usd - 0.005944).abs() < 1e-9, "{cost:?}");
@@ -53,7 +59,7 @@ fn result(text: Option<&str>) -> Vec<u8> {
 }
 
 fn fed(lines: &[Vec<u8>]) -> Decoder {
-    let mut decoder = Decoder::new(None);
+    let mut decoder = Decoder::new(&Turn::default());
     decoder.feed(&lines.concat());
     decoder
 }
@@ -90,7 +96,7 @@ fn the_cost_of_a_killed_turn_is_estimated() {
     let decoder = fed(&[init(), said("a", "abcd"), said("a", "efgh")]);
     let failed = finish(decoder, TurnEnding::Signal(9)).unwrap_err();
     assert!(failed.cost.estimated);
-    assert!((failed.cost.usd - 0.00101).abs() < 1e-9, "{:?}", failed.cost);
+    assert!((failed.cost.usd - 0.000_101).abs() < 1e-9, "{:?}", failed.cost);
     assert_eq!(failed.fault.class(), Class::Retry);
 }
 
@@ -120,7 +126,7 @@ fn text_that_arrives_in_deltas_is_shown_once_and_as_a_whole() {
         said("a", "hi"),
         said("b", "you"),
     ];
-    let seen = Decoder::new(None).feed(&lines.concat());
+    let seen = Decoder::new(&Turn::default()).feed(&lines.concat());
     assert_eq!(seen, [TurnEvent::Text("hi".to_owned()), TurnEvent::Text("you".to_owned())]);
 }
 
@@ -195,9 +201,9 @@ proptest! {
         code in 0..2,
     ) {
         let bytes = events.concat();
-        let mut whole = Decoder::new(Some(1.0));
+        let mut whole = Decoder::new(&continuing(1.0));
         let seen_whole = whole.feed(&bytes);
-        let mut pieces = Decoder::new(Some(1.0));
+        let mut pieces = Decoder::new(&continuing(1.0));
         let seen_pieces: Vec<TurnEvent> = bytes.chunks(chunk).flat_map(|piece| pieces.feed(piece)).collect();
         prop_assert_eq!(seen_whole, seen_pieces);
         let ended = finish(whole, TurnEnding::Code(code));

@@ -13,7 +13,9 @@ use super::session_lock::SessionLock;
 use super::{Turned, show_prints};
 use crate::agent::registry::Backend;
 use crate::agent::session::SessionPlace;
-use crate::agent::{Class, Continued, Cost, Invocation, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader};
+use crate::agent::{
+    Class, Continued, Cost, Invocation, Pricing, Turn, TurnEnding, TurnEvent, TurnFault, TurnReader,
+};
 use crate::process::{
     self, AfterExit, Ending, Flow, OutputTail, Sink, SpawnError, Started, StopSignal, TimeLimits, supervise,
 };
@@ -40,19 +42,18 @@ pub(super) async fn take(
     };
     files.prompt(&needs.prompt, &needs.changed_values);
     let program = executor.backends.get(&needs.backend)?;
-    let mut turn = turn(job, needs, started, program);
+    let mut turn = turn(job, needs, started, program, executor.backends.pricing(program));
     let lost = forget_lost_conversation(program, &mut turn);
     let _lock = match refused(program, needs, &turn).map_or_else(|| lock_session(needs, &turn), Err) {
         Ok(lock) => lock,
-        Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
+        Err(fault) => return Ok(Turned::Failed(failed(&fault, TurnCost::default(), None))),
     };
     let mut sink = TurnSink {
         executor,
         job,
         place,
         files,
-        reader: TurnReader::new(&**program, &turn)
-            .priced(executor.backends.price(program, turn.model.as_deref())),
+        reader: TurnReader::new(&**program, &turn),
         program_chooses_session: turn.session.is_none(),
         share: started.share_usd,
         stderr: OutputTail::new(MAX_STDERR_TAIL_BYTES),
@@ -66,7 +67,7 @@ pub(super) async fn take(
         }
         None => match supervised(&mut sink, needs, program, program.invocation(&turn)?, stop).await? {
             Ok(ending) => ending,
-            Err(fault) => return Ok(Turned::Failed(failed(&fault, Cost::default(), None))),
+            Err(fault) => return Ok(Turned::Failed(failed(&fault, TurnCost::default(), None))),
         },
     };
     let folder = program.capabilities().folder_bound.then(|| job.needs.cwd.clone());
@@ -98,7 +99,13 @@ async fn supervised(
     })
 }
 
-fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &Backend) -> Turn {
+fn turn(
+    job: &StepJob,
+    needs: &TurnNeeds,
+    started: &TurnStarted,
+    program: &Backend,
+    pricing: Pricing,
+) -> Turn {
     let settings = needs.settings.clone();
     let conversation = needs.conversation.as_ref();
     Turn {
@@ -119,6 +126,7 @@ fn turn(job: &StepJob, needs: &TurnNeeds, started: &TurnStarted, program: &Backe
         skip_permissions: needs.skip_permissions,
         permission_mode: settings.permission_mode,
         budget_usd: started.share_usd.filter(|_| program.capabilities().budget_share).map(Usd::dollars),
+        pricing,
     }
 }
 
@@ -179,7 +187,7 @@ fn not_started(program: String, error: SpawnError) -> TurnFault {
     }
 }
 
-fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn {
+fn failed(fault: &TurnFault, cost: TurnCost, session: Option<Session>) -> FailedTurn {
     let class = match fault.class() {
         Class::Retry => FaultClass::Retry,
         Class::WaitUntil(seconds) => FaultClass::Limit {
@@ -191,28 +199,20 @@ fn failed(fault: &TurnFault, cost: Cost, session: Option<Session>) -> FailedTurn
     FailedTurn {
         error: fault.to_string(),
         class,
-        cost: turn_cost(&cost, None),
+        cost,
         session,
         exit_code: None,
         message: None,
+        warnings: Vec::new(),
     }
 }
 
-const IMPOSSIBLE_COST: &str = "the agent program reported something that cannot be the cost of the turn";
-
-/// A cost that is not known counts as the share of the budget that the turn was given: it may have used all of it.
-fn turn_cost(cost: &Cost, share: Option<Usd>) -> TurnCost {
-    let (counted, tokens) = (Usd::from_dollars(cost.usd), cost.tokens);
-    match cost.unknown {
-        true => TurnCost { usd: share.unwrap_or(Usd::ZERO).max(counted), estimated: true, tokens },
-        false => TurnCost { usd: counted, estimated: cost.estimated, tokens },
-    }
-}
+const IMPOSSIBLE_COST: &str = "the agent program reported nothing that can be the cost of the turn";
 
 fn warnings(cost: &Cost, share: Option<Usd>, denied: &[String]) -> Vec<String> {
     let unknown = cost.unknown.then(|| match share {
         Some(share) => format!("{IMPOSSIBLE_COST}; its share of the budget, {share}, is counted"),
-        None => format!("{IMPOSSIBLE_COST}, and it had no share of a budget; its cost is not counted"),
+        None => format!("{IMPOSSIBLE_COST}, and it had no share of a budget; what its texts cost is counted"),
     });
     unknown.into_iter().chain(denials(denied)).collect()
 }
@@ -269,42 +269,32 @@ impl TurnSink<'_> {
             })
         };
         let stderr = self.stderr.last_lines(STDERR_LINES);
-        match self.reader.finish(ending, &stderr) {
-            Ok(report) => Turned::Completed {
-                session: session(&report.cost),
-                cost: turn_cost(&report.cost, self.share),
-                warnings: self
-                    .warnings
-                    .into_iter()
-                    .chain(warnings(&report.cost, self.share, &report.permission_denials))
-                    .collect(),
-                tools: self.tools,
-                text: report.text,
-            },
+        let finished = self.reader.finish(ending, &stderr);
+        let (cost, denied) = match &finished {
+            Ok(report) => (report.cost, &report.permission_denials),
+            Err(failure) => (failure.cost, &failure.permission_denials),
+        };
+        let warnings = self.warnings.into_iter().chain(warnings(&cost, self.share, denied)).collect();
+        let (session, cost) = (session(&cost), cost.counted(self.share));
+        match finished {
+            Ok(report) => Turned::Completed { session, cost, warnings, tools: self.tools, text: report.text },
             // It exceeded its share with its last message, which is complete and paid for.
             Err(failure) if failure.final_text.is_some() => Turned::Completed {
-                session: session(&failure.cost),
-                cost: turn_cost(&failure.cost, self.share),
-                warnings: warnings(&failure.cost, self.share, &failure.permission_denials),
-                text: failure.final_text.unwrap_or_default(),
+                session,
+                cost,
+                warnings,
                 tools: self.tools,
+                text: failure.final_text.unwrap_or_default(),
             },
-            Err(failure) if ending == TurnEnding::Stopped => {
-                Turned::Interrupted { cost: Usd::from_dollars(failure.cost.usd) }
-            }
+            Err(_) if ending == TurnEnding::Stopped => Turned::Interrupted { cost: cost.usd() },
             Err(failure) => {
                 let exit_code = match ending {
                     TurnEnding::Code(code) => Some(code),
                     _ => None,
                 };
-                let failed = failed(&failure.fault, failure.cost, session(&failure.cost));
-                let cost = turn_cost(&failure.cost, self.share);
-                Turned::Failed(FailedTurn {
-                    exit_code,
-                    cost,
-                    message: failure.last_text.map(Into::into),
-                    ..failed
-                })
+                let message = failure.last_text.map(Into::into);
+                let failed = failed(&failure.fault, cost, session);
+                Turned::Failed(FailedTurn { exit_code, message, warnings, ..failed })
             }
         }
     }

@@ -8,6 +8,7 @@ use raymond_core::tag::{Located, TagName};
 use raymond_core::workflow::StateFile;
 
 use super::Names;
+use crate::agent::price::line_to_add;
 use crate::agent::registry::{Backend, Backends};
 use crate::agent::{Capabilities, TokensTold};
 use crate::error::UserError;
@@ -55,7 +56,13 @@ pub(super) fn check(
     ));
     Err(match can.tokens {
         TokensTold::No => error,
-        _ => error.hint("or choose a `model` with a price; [prices] in the config file adds one"),
+        _ => error.hint(match &settings.model {
+            Some(model) => format!(
+                "or choose a `model` with a price; [prices] in the config file adds one: {}",
+                line_to_add(model)
+            ),
+            None => "or choose a `model` with a price; [prices] in the config file adds one".to_owned(),
+        }),
     })
 }
 
