@@ -179,9 +179,11 @@ pub fn options_with_mode(mode: u32) -> OpenOptions {
 
 /// Copies a plain file to one for the owner only.
 pub fn copy(from: &Path, to: &Path) -> io::Result<File> {
+    // First, so that a file which is not there leaves no empty copy.
+    let mut original = open_plain(from)?;
     let mut options = private_options();
-    let mut copy = open_plain_as(options.write(true).create(true).truncate(true), to)?;
-    io::copy(&mut open_plain(from)?, &mut copy)?;
+    let mut copy = open_own_as(options.write(true).create(true).truncate(true), to)?;
+    io::copy(&mut original, &mut copy)?;
     Ok(copy)
 }
 

@@ -187,7 +187,7 @@ impl Checked {
         allowed: &Allowed,
     ) -> Result<Checked, Fault> {
         let platform = Platform::current();
-        let Reached { path, entries, states, read, others, options, backends: _, prompts: _ } = reached;
+        let Reached { path, entries, states, read, others, options, .. } = reached;
         let entry = entries.first();
         let (loaded, graph) = match read {
             Some(read) => (Loaded::new(shown, &path), Graph::read_part(read, &others, entry, platform)),

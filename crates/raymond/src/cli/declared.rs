@@ -49,11 +49,15 @@ pub(super) fn check_reachable(
     Ok(Checked { reached, warnings })
 }
 
-/// Refuses a run that may reach a prompt for which there is no agent program. A name in a text may lead nowhere, so this can be
-/// switched off like what is declared.
+/// Refuses a run that leads to a prompt for which there is no agent program. It may still end before, so this can be switched off
+/// like what is declared.
 fn check_programs(reached: &[Reached], backends: &Backends) -> Result<(), UserError> {
     let checked = reached.iter().filter(|part| !part.options.no_lint);
-    for (state, names) in checked.flat_map(|part| &part.prompts) {
+    let surely = checked.flat_map(|part| {
+        let surely = part.surely();
+        part.prompts.iter().filter(move |(state, _)| surely.contains(state))
+    });
+    for (state, names) in surely {
         let programs = names.iter().map(|name| backends.get(name).ok()?.missing_program());
         if let Some(missing) = programs.collect::<Option<Vec<String>>>() {
             let programs: Vec<String> = missing.iter().map(|program| format!("`{program}`")).collect();

@@ -435,7 +435,11 @@ mod tests {
         assert_eq!(scene.mark().silence, Some(Silence::Engine("no route".to_owned())));
         scene.fleet.is_away(false);
         scene.fleet.stands(Standing::Open);
-        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        // A program that another test is just starting holds the lease of the last mirror for a moment.
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while scene.mark().silence.is_some() && std::time::Instant::now() < deadline {
+            scene.mirror().catch_up(Duration::from_millis(1)).unwrap();
+        }
         assert_eq!(scene.mark().silence, None);
     }
 

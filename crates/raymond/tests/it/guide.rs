@@ -91,3 +91,29 @@ fn the_page_about_going_back_shows_what_happens() {
     assert!(page.contains("raymond rewind tale --to 39"));
     rig.raymond(&["rewind", "tale", "--to", "39"]).says("dropped-1-tale");
 }
+
+/// The text of all files of Rust below a folder.
+fn sources(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let text = |path: std::path::PathBuf| match path.extension().is_some_and(|ending| ending == "rs") {
+        _ if path.is_dir() => sources(&path),
+        true => std::fs::read_to_string(path).unwrap(),
+        false => String::new(),
+    };
+    entries.map(text).collect()
+}
+
+#[test]
+fn every_test_that_the_page_about_trust_names_is_there() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let page = std::fs::read_to_string(crates.join("../docs/security.md")).unwrap();
+    let sources = sources(&crates.join("raymond")) + &sources(&crates.join("raymond-core"));
+    let named = Regex::new(r"`(?:it|raymond|core)::[a-z0-9_:]*?([a-z0-9_]+)`").unwrap();
+    let names: Vec<&str> = named.captures_iter(&page).map(|found| found.get(1).unwrap().as_str()).collect();
+    assert!(names.len() > 30, "{names:?}");
+    let missing: Vec<_> = names.iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    let promises = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| what holds"));
+    let unheld: Vec<_> = promises.filter(|line| !named.is_match(line)).collect();
+    assert!(unheld.is_empty(), "{unheld:?}");
+}

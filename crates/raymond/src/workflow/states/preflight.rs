@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::graph::{ReadFile, Told};
 use raymond_core::input::{Plan, PromptPlan};
 use raymond_core::run::Options;
+use raymond_core::tag::Located;
 use raymond_core::workflow::StateFile;
 
 use super::{Parts, TurnSettings, options_in, prompt, read_state, script};
@@ -43,6 +44,21 @@ pub struct Reached {
     pub backends: BTreeSet<String>,
     /// Each of its prompts with the backends that may take it.
     pub prompts: Vec<(StateFile, Vec<String>)>,
+    /// From each state to those that it surely means: by its policy or a tag.
+    leading: HashMap<StateFile, BTreeSet<StateFile>>,
+}
+
+impl Reached {
+    /// The states to which policies and tags lead. Of the others only a word in some text is the name, as in `cat NOTE.md`.
+    pub fn surely(&self) -> BTreeSet<&StateFile> {
+        let mut surely: BTreeSet<&StateFile> = self.entries.iter().collect();
+        let mut to_visit: Vec<&StateFile> = self.entries.iter().collect();
+        while let Some(state) = to_visit.pop() {
+            let next = self.leading.get(state).into_iter().flatten();
+            to_visit.extend(next.filter(|next| surely.insert(next)));
+        }
+        surely
+    }
 }
 
 /// A workflow and the states of it in which agents begin or go on.
@@ -121,6 +137,7 @@ fn check_scope(
     let mut conversations = Conversations::default();
     let mut ready_backends = BTreeSet::new();
     let mut prompts = Vec::new();
+    let mut leading: HashMap<StateFile, BTreeSet<StateFile>> = HashMap::new();
     let (mut read, mut each_is_a_text) = (Vec::new(), true);
     while let Some(state) = to_check.pop() {
         // A state that is gone may never be needed, or a step may write it before it is.
@@ -137,6 +154,8 @@ fn check_scope(
             others.extend(prompt.policy.iter().flat_map(in_policy));
         }
         others.extend(in_tags(tags));
+        let meant = targets(&plan, tags).filter_map(|name| names.get(name)).flatten().cloned();
+        leading.insert(state.clone(), meant.collect());
         let beside = match &source.given {
             Given::Beside { text, .. } => text.as_str(),
             Given::InText | Given::InPart { .. } => "",
@@ -161,8 +180,26 @@ fn check_scope(
         options: options.clone(),
         backends: ready_backends,
         prompts,
+        leading,
     };
     Ok((found, others))
+}
+
+/// The names of states that a policy or a tag has.
+fn targets<'a>(plan: &'a Plan, tags: &'a [Located]) -> impl Iterator<Item = &'a str> {
+    const NAMING: [&str; 3] = ["next", "return", "timeout_next"];
+    let policy = match plan {
+        Plan::Prompt(prompt) => prompt.policy.as_ref(),
+        Plan::Script(_) => None,
+    };
+    let in_entries = policy.into_iter().flat_map(|policy| &policy.entries).flat_map(|entry| {
+        [&entry.target, &entry.return_to, &entry.next, &entry.timeout_next].into_iter().flatten()
+    });
+    let in_tags = tags.iter().flat_map(|located| {
+        let named = located.tag.attributes.iter().filter(|(name, _)| NAMING.contains(&name.as_str()));
+        std::iter::once(located.tag.content.trim()).chain(named.map(|(_, value)| value.as_str()))
+    });
+    in_entries.map(String::as_str).chain(in_tags)
 }
 
 /// What a state says about its execution. What was read with places serves here too, because reading takes time; where

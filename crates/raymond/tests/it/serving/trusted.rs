@@ -6,7 +6,8 @@ use test_kit::rig::{Rig, wait_for_file, wait_until};
 use super::site::Site;
 use crate::RAYMOND;
 
-const SCHEDULES: [&str; 3] = ["--listen", "127.0.0.1:0", "--schedules"];
+// In a folder that is named, what these tests write counts.
+const SCHEDULES: [&str; 5] = ["--listen", "127.0.0.1:0", "--schedules", "--state-dir", "s"];
 
 /// A workflow with a schedule, and a user with a notify command. That of the project leaves a trace if it is obeyed.
 fn rig() -> Rig {
@@ -26,7 +27,7 @@ fn rig() -> Rig {
 
 /// As if the workflow had been due for years when `serve` starts next.
 fn make_due(rig: &Rig) {
-    let file = rig.path(".raymond/serve.schedules");
+    let file = rig.path("s/serve.schedules");
     let known = std::fs::read_to_string(&file).unwrap();
     let until = known.split("\"until\": \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     std::fs::write(&file, known.replace(&until, "2020-06-01T00:00:00Z")).unwrap();
@@ -36,7 +37,7 @@ fn make_due(rig: &Rig) {
 fn serve_when_due(rig: &Rig) -> Site {
     make_due(rig);
     let site = Site::start_with(rig, &SCHEDULES);
-    wait_until("the due time to be seen to", || !rig.read(".raymond/serve.schedules").contains("2020-06-01"));
+    wait_until("the due time to be seen to", || !rig.read("s/serve.schedules").contains("2020-06-01"));
     site
 }
 
@@ -61,7 +62,7 @@ fn a_schedule_starts_only_what_is_trusted_as_it_was() {
         (event, &notice["workflow"], &notice["error"]),
         ("untrusted", &"workflow".into(), &"it is not trusted".into())
     );
-    wait_for_file(&rig.path(".raymond/serve.schedules"));
+    wait_for_file(&rig.path("s/serve.schedules"));
     site.live.kill();
     // Due, and not trusted.
     let site = serve_when_due(&rig);
@@ -130,7 +131,7 @@ fn the_command_of_a_project_is_not_told_of_held_workflows() {
     rig.write(".raymond/config.toml", "[raymond]\nnotify = \"touch obeyed\"\n");
     let site = Site::start_with(&rig, &SCHEDULES);
     wait_until("the inbox", || !items(&site).is_empty());
-    wait_for_file(&rig.path(".raymond/serve.schedules"));
+    wait_for_file(&rig.path("s/serve.schedules"));
     assert!(!rig.path("obeyed").exists());
 }
 
@@ -143,19 +144,19 @@ fn a_run_of_a_schedule_whose_workflow_has_changed_is_not_resumed() {
     );
     assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
     let site = Site::start_with(&rig, &SCHEDULES);
-    wait_for_file(&rig.path(".raymond/serve.schedules"));
+    wait_for_file(&rig.path("s/serve.schedules"));
     site.live.kill();
     let site = serve_when_due(&rig);
     wait_for_file(&rig.path("ran"));
     let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
     site.live.kill();
-    let lock: Value = serde_json::from_str(&rig.read(&format!(".raymond/state/{run}.lock"))).unwrap();
+    let lock: Value = serde_json::from_str(&rig.read(&format!("s/{run}.lock"))).unwrap();
     test_kit::rig::send(i32::try_from(lock["pid"].as_i64().unwrap()).unwrap(), rustix::process::Signal::KILL);
     rig.state("START.sh", "touch evil; echo '<result>evil</result>'");
     let site = Site::start_with(&rig, &SCHEDULES);
     site.live.wait_for_stderr(&format!("{run} is not resumed: its schedule began it"));
     assert!(!rig.path("evil").exists());
     // A person may resume it.
-    let resumed = rig.raymond(&["resume", &run]);
+    let resumed = rig.raymond(&["resume", &run, "--state-dir", "s"]);
     assert_eq!((resumed.exit, resumed.stdout.as_str()), (0, "evil\n"), "{resumed:?}");
 }
