@@ -258,6 +258,13 @@ impl Done {
         self
     }
 
+    /// It ended with this exit code.
+    #[track_caller]
+    pub fn assert_is(&self, exit: i32) -> &Self {
+        assert_eq!(self.exit, exit, "stderr: {}", self.stderr);
+        self
+    }
+
     /// It wrote this to standard error, among other things.
     #[track_caller]
     pub fn says(&self, text: &str) -> &Self {

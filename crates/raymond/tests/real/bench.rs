@@ -112,14 +112,28 @@ impl Bench {
         self.api.requests().into_iter().filter(|request| request.prompt.contains(prompt)).collect()
     }
 
+    /// Like those of the rig, for the home folder of the program: only what a person's own Raymond has made counts.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.start(&["log", "r", "--json"]).wait().assert_is(0).lines().collect()
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        let done = self.start(&["status", "r", "--json"]).wait();
+        serde_json::from_str(&done.assert_is(0).stdout).unwrap()
+    }
+
+    pub(crate) fn adopt(&self) {
+        self.start(&["doctor", "--adopt", "--yes"]).wait().assert_is(0);
+    }
+
     /// The events of one kind.
     pub(crate) fn events_of(&self, kind: &str) -> Vec<Value> {
-        self.rig.events().into_iter().filter(|event| event["event"] == kind).collect()
+        self.events().into_iter().filter(|event| event["event"] == kind).collect()
     }
 
     /// The cost of the run according to Raymond, in billionths of a dollar.
     pub(crate) fn cost_nanos(&self) -> u64 {
-        nanos(&self.rig.status()["cost_usd"])
+        nanos(&self.status()["cost_usd"])
     }
 
     /// Raymond's cost equals the cost that the fake has counted, to the billionth.

@@ -272,6 +272,8 @@ fn carried(program: &Program) {
         std::fs::create_dir(home).unwrap();
     }
     bench.variables.push(("HOME", homes[0].to_str().unwrap().to_owned()));
+    // It is the same person's Raymond.
+    bench.variables.push(("XDG_DATA_HOME", bench.home().display().to_string()));
     bench.run(&[]).assert(1, "");
 
     let finished = bench.events_of("step_finished");

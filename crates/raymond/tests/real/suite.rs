@@ -326,6 +326,7 @@ fn carry(program: &Program, session: &str, here: &Bench, there: &Bench) -> bool 
     let journal = std::fs::read_to_string(here.journal()).unwrap();
     let [old, new] = [here, there].map(|bench| bench.work().display().to_string());
     there.write(".raymond/state/r.jsonl", marked(&journal.replace(&old, &new)));
+    there.adopt();
     true
 }
 
