@@ -266,6 +266,13 @@ fn open_token(settings: &Settings) -> Result<Token, UserError> {
         None => settings.state.create().map_err(cannot)?,
     }
     settings.state.own().prepare()?;
+    if settings.state.is_ignored_otherwise() {
+        eprintln!(
+            "warning: {} is not the one that Raymond makes; see that {} gets into no commit",
+            folder.join(".gitignore").display(),
+            token_file(&settings.state).display()
+        );
+    }
     Token::keep_own(&token_file(&settings.state), settings.state.own())
 }
 

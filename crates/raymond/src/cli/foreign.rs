@@ -23,7 +23,7 @@ pub(super) fn warn_of_foreign(store: &FolderStore) {
 fn warning(store: &FolderStore) -> Option<String> {
     if let Some((link, target)) = store.dir().stray_link() {
         return Some(format!(
-            "{} leads out of the project, to {}; nothing there is used",
+            "{} is a link, to {}; nothing there is used, unless safe_folders in your own config file lists the project",
             link.display(),
             target.display()
         ));

@@ -34,6 +34,11 @@ impl Worktrees {
         &self.folder
     }
 
+    /// Whether a link lies in the place of the folder. Raymond makes none, and what it leads to is somebody else's.
+    pub fn is_linked_away(&self) -> bool {
+        fs::symlink_metadata(&self.folder).is_ok_and(|data| data.is_symlink())
+    }
+
     /// For a run that began in this folder. Repositories inside of the one that is there are not entered.
     #[must_use]
     pub fn of_run_in(self, folder: &Path) -> Self {
@@ -46,7 +51,10 @@ impl Worktrees {
         if wanted.is_empty() {
             return BTreeMap::new();
         }
-        let source = Source::of(cwd, self);
+        let source = match self.is_linked_away() {
+            true => Err(format!("{} is a link; put it away", self.folder.display())),
+            false => Source::of(cwd, self),
+        };
         let mut commits = BTreeMap::new();
         let found = |wanted: &Wanted| {
             let source = source.as_ref().map_err(Clone::clone)?;
@@ -216,6 +224,9 @@ impl Worktrees {
     /// The worktrees that are there, for a run whose journal is gone. With which commits they began is not known, so
     /// their branches stay.
     pub fn found(&self) -> Vec<Worktree> {
+        if self.is_linked_away() {
+            return Vec::new();
+        }
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let worktree = |entry: fs::DirEntry| {
@@ -243,7 +254,12 @@ impl Worktrees {
         }
         let mut kept = Vec::new();
         for worktree in worktrees {
-            match self.remove(worktree, unsaved) {
+            let is_in_it = Path::new(&worktree.path).starts_with(&self.folder);
+            let removed = match is_in_it && self.is_linked_away() {
+                true => Err(format!("{} is a link, which was not made by Raymond", self.folder.display())),
+                false => self.remove(worktree, unsaved),
+            };
+            match removed {
                 Ok(()) => {}
                 Err(why) => {
                     let (path, branch) = (worktree.path.clone(), worktree.branch.clone());
@@ -257,6 +273,9 @@ impl Worktrees {
 
     /// Removes the marks of worktrees that are gone, and the folders that are empty then.
     pub fn remove_marks(&self) {
+        if self.is_linked_away() {
+            return;
+        }
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(MARK) {
                 let _ = fs::remove_file(entry.path());

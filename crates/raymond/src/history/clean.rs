@@ -34,6 +34,8 @@ pub struct Remains {
     /// Refs that hold what was not committed.
     pub kept_refs: Vec<(PathBuf, String)>,
     places: Worktrees,
+    /// The file by which the rest is known for this user's.
+    mark: PathBuf,
 }
 
 impl Remains {
@@ -62,6 +64,7 @@ impl Remains {
             worktrees_there: worktrees.iter().filter(is_there).count(),
             worktrees,
             places,
+            mark: dir.mark(id),
         })
     }
 
@@ -83,7 +86,8 @@ impl Remains {
             let git = Git::of_repository(repository);
             git.text(&["update-ref", "-d", name]).map_err(io::Error::other)?;
         }
-        for path in &self.files {
+        // It stays with what stays, so that a later call can remove that.
+        for path in self.files.iter().filter(|path| kept.is_empty() || **path != self.mark) {
             remove(path)
                 .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         }

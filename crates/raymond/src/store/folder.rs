@@ -155,7 +155,8 @@ impl FolderStore {
         {
             return Ok(());
         }
-        let files = self.dir.files_of(id).map_err(StoreError::BadId)?;
+        let mut files = self.dir.files_of(id).map_err(StoreError::BadId)?;
+        files.push(self.dir.worktrees(id));
         let is_left = |path: &std::path::Path| {
             let Ok(data) = std::fs::symlink_metadata(path) else { return true };
             data.is_file() && (path == paths.lock() || path == paths.segment(0) && data.len() == 0)

@@ -68,7 +68,7 @@ fn nothing_is_left_of_a_run_but_work_that_is_not_saved() {
         "{done:?}"
     );
     assert!(done.stdout.contains("kept refs/raymond-kept/r/1"), "{done:?}");
-    assert_eq!(traces(&rig), ["r"], "only the worktree");
+    assert_eq!(traces(&rig), ["r.mark", "r"], "only the worktree, and whose it is");
     assert_eq!(rig.read(".raymond/worktrees/r/dirty/f"), "x\n");
     assert_eq!(
         refs(&rig),

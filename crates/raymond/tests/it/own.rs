@@ -422,6 +422,42 @@ fn what_lies_in_a_named_folder_needs_no_mark() {
 }
 
 #[test]
+fn clean_removes_nothing_that_a_link_of_a_clone_leads_to() {
+    for (link, target) in [("debug", ".."), ("debug", "../src"), ("state", ".."), ("worktrees", "../src")] {
+        let rig = Rig::new(RAYMOND);
+        rig.state("START.sh", "echo '<result>ok</result>'");
+        rig.write("src/deep/work.txt", "not committed");
+        rig.write("Cargo.lock", "");
+        fs::create_dir_all(rig.path(".raymond")).unwrap();
+        symlink(target, rig.path(".raymond").join(link)).unwrap();
+        rig.raymond(&["workflow", "--id", "r"]).assert(2, "");
+        for time in ["0s", "30d"] {
+            rig.raymond(&["clean", "--older-than", time, "--discard-changes"]);
+        }
+        rig.raymond(&["clean", "src", "--discard-changes"]);
+        assert_eq!(rig.read("src/deep/work.txt"), "not committed", "{link} -> {target}");
+        assert!(
+            rig.path("Cargo.lock").exists() && rig.path("workflow/START.sh").exists(),
+            "{link} -> {target}"
+        );
+    }
+    // The same for the worktrees of one run, and for a folder without a run.
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<result>ok</result>'");
+    rig.write("src/deep/work.txt", "not committed");
+    rig.write(".raymond/debug/notes/kept.txt", "somebody's");
+    fs::create_dir_all(rig.path(".raymond/worktrees")).unwrap();
+    symlink("../../src", rig.path(".raymond/worktrees/review")).unwrap();
+    rig.raymond(&["workflow", "--id", "review"]).assert(2, "").says("review is not begun");
+    rig.raymond(&["workflow", "--id", "own"]).assert(0, "ok\n");
+    rig.raymond(&["clean", "--older-than", "0s", "--discard-changes"]).assert_is(0);
+    rig.raymond(&["clean", "review", "--discard-changes"]);
+    assert_eq!(rig.read("src/deep/work.txt"), "not committed");
+    assert_eq!(rig.read(".raymond/debug/notes/kept.txt"), "somebody's");
+    assert!(!rig.raymond(&["list"]).stdout.contains("own"));
+}
+
+#[test]
 fn links_and_pipes_that_a_clone_brings_are_neither_followed_nor_waited_for() {
     let outside = |rig: &Rig| rig.work().parent().unwrap().join("outside");
     for link in [".raymond", ".raymond/state", ".raymond/debug", ".raymond/worktrees"] {
@@ -436,8 +472,8 @@ fn links_and_pipes_that_a_clone_brings_are_neither_followed_nor_waited_for() {
         }
         let done = rig.raymond(&["workflow", "--id", "r"]);
         assert_eq!(done.exit, 2, "{link}: {done:?}");
-        done.says("leads out of the project").says("safe_folders").says("--state-dir");
-        rig.raymond(&["list"]).assert(0, "").says("leads out of the project");
+        done.says("is a link").says("safe_folders").says("--state-dir");
+        rig.raymond(&["list"]).assert(0, "").says("is a link");
         assert_eq!(rig.raymond(&["serve", "--listen", "127.0.0.1:0"]).exit, 2);
         assert_eq!(fs::read_dir(outside(&rig)).unwrap().count(), 0, "{link}");
         let project = rig.work().display().to_string();

@@ -34,7 +34,7 @@ pub(super) fn adopt(named: &[String], is_agreed: bool) -> Result<ExitKind, UserE
     let dir = found_home(&working_folder()?)?;
     if let Some((link, target)) = dir.stray_link() {
         return Err(UserError::usage(format!(
-            "{} leads out of the project, to {}; nothing there can be adopted",
+            "{} is a link, to {}; nothing there can be adopted",
             link.display(),
             target.display()
         )));

@@ -12,7 +12,7 @@ pub(super) fn findings() -> Vec<Finding> {
     let Ok(dir) = working_folder().and_then(|cwd| found_home(&cwd)) else { return Vec::new() };
     let mut findings = Vec::new();
     if let Some((link, target)) = dir.stray_link() {
-        let message = format!("{} leads out of the project, to {}", link.display(), target.display());
+        let message = format!("{} is a link, to {}", link.display(), target.display());
         findings.push(Finding::warning("state", message, "nothing there is used; put a folder in its place"));
     }
     if let Some(why) = dir.own().trouble() {

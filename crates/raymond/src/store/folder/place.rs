@@ -98,11 +98,11 @@ impl StateDir {
         Self { own: Own::default(), ..self.clone() }
     }
 
-    /// A link in `.raymond` that leads out of the project, or nowhere, and where it leads. It may have come with a clone.
+    /// A link in the place of a folder of `.raymond`, and where it leads. It may have come with a clone: what lies there, in the
+    /// project or elsewhere, would be taken for Raymond's own.
     pub fn stray_link(&self) -> Option<(PathBuf, PathBuf)> {
         let home = self.home.as_deref()?;
         let project = home.parent()?;
-        let real = project.canonicalize().ok()?;
         let places = [
             home.to_owned(),
             self.path.clone(),
@@ -110,18 +110,14 @@ impl StateDir {
             home.join("debug"),
             home.join("worktrees"),
         ];
-        let stray = |path: PathBuf| {
-            let target = std::fs::read_link(&path).ok()?;
-            let leads_in = path.canonicalize().is_ok_and(|real_path| real_path.starts_with(&real));
-            (!leads_in).then_some((path, target))
-        };
+        let stray = |path: PathBuf| std::fs::read_link(&path).ok().map(|target| (path, target));
         places.into_iter().find_map(stray).filter(|_| !is_safe(project).unwrap_or(false))
     }
 
     fn refuse_stray_link(&self) -> io::Result<()> {
         let Some((link, target)) = self.stray_link() else { return Ok(()) };
         let error = format!(
-            "{} is a link that leads out of the project, to {}; put a folder there, list the project under safe_folders in your own config file, or name another place with --state-dir",
+            "{} is a link, to {}; put a folder there, list the project under safe_folders in your own config file, or name another place with --state-dir",
             link.display(),
             target.display()
         );
@@ -137,10 +133,25 @@ impl StateDir {
     pub fn create(&self) -> io::Result<()> {
         self.create_home()?;
         create_private_dir(&self.path)?;
-        match &self.home {
-            Some(home) => keep_from_git(&home.join(".gitignore"), &self.path),
-            None => Ok(()),
+        let Some(home) = &self.home else { return Ok(()) };
+        if files::read_text(&home.join(".gitignore"), files::MAX_SETTINGS_BYTES)
+            .is_ok_and(|text| text == IGNORED)
+        {
+            return Ok(());
         }
+        // `.raymond` came with a `.gitignore` of its own. Then runs are kept out of commits by one beside them.
+        [self.path.clone(), home.join("debug"), home.join("worktrees")].iter().try_for_each(|folder| {
+            create_private_dir(folder)?;
+            keep_from_git(folder)
+        })
+    }
+
+    /// Whether the token of a server could get into a commit: `.raymond` came with a `.gitignore` of its own.
+    pub fn is_ignored_otherwise(&self) -> bool {
+        let given = self.home.as_ref().map(|home| home.join(".gitignore"));
+        given.is_some_and(|given| {
+            files::read_text(&given, files::MAX_SETTINGS_BYTES).is_ok_and(|text| text != IGNORED)
+        })
     }
 
     /// Creates `.raymond` with its own `.gitignore`, without the folder of the journals.
@@ -179,6 +190,11 @@ impl StateDir {
         self.around().join("worktrees").join(id)
     }
 
+    /// What says that a run was made by this user's Raymond.
+    pub fn mark(&self, id: &str) -> PathBuf {
+        mark_path(&self.path, id)
+    }
+
     /// The folder of what belongs to runs and is not part of their journals.
     fn around(&self) -> &Path {
         self.home().unwrap_or(self.path())
@@ -199,7 +215,8 @@ impl StateDir {
         Ok(files)
     }
 
-    /// Every run of which something is there, even if its journal is gone, and when that was last changed.
+    /// Every run of which something is there, even if its journal is gone, and when that was last changed. What has no mark of
+    /// this user's Raymond, where marks count, is no run.
     pub fn traces(&self) -> io::Result<BTreeMap<String, SystemTime>> {
         let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
         let mut note = |id: &str, entry: &std::fs::DirEntry| {
@@ -207,6 +224,9 @@ impl StateDir {
             let latest = found.entry(id.to_owned()).or_insert(time);
             *latest = time.max(*latest);
         };
+        if self.own.is_strict() && self.stray_link().is_some() {
+            return Ok(found);
+        }
         for entry in entries_of(&self.path)? {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
@@ -228,6 +248,7 @@ impl StateDir {
                 }
             }
         }
+        found.retain(|id, _| self.own.has(id) || elsewhere::is_own(&self.path, id, &self.own));
         Ok(found)
     }
 
@@ -263,12 +284,8 @@ impl StateDir {
 
 const ALL_IGNORED: &str = "*\n";
 
-/// Where `.raymond` came with a `.gitignore` of its own, runs are kept out of commits by one beside them.
-fn keep_from_git(given: &Path, state: &Path) -> io::Result<()> {
-    if files::read_text(given, files::MAX_SETTINGS_BYTES).is_ok_and(|text| text == IGNORED) {
-        return Ok(());
-    }
-    let own = state.join(".gitignore");
+fn keep_from_git(folder: &Path) -> io::Result<()> {
+    let own = folder.join(".gitignore");
     match files::read_text(&own, files::MAX_SETTINGS_BYTES) {
         Ok(text) if text == ALL_IGNORED => Ok(()),
         _ => files::replace_private(&own, ALL_IGNORED.as_bytes()),
