@@ -58,15 +58,24 @@ pub fn configs_around(scope: &Scope) -> Vec<PathBuf> {
     files.filter(|file| file.exists()).collect()
 }
 
+/// A text with the values that named inputs have if nobody gives others, as in a start by itself. No other value chooses a file with
+/// MCP servers.
+fn with_defaults(text: &str, reached: &Reached) -> String {
+    let inputs = reached.scopes.iter().flat_map(|scope| &scope.manifest().inputs);
+    let defaults =
+        inputs.filter_map(|input| Some((format!("{{{{{}}}}}", input.name), input.default.as_ref()?)));
+    defaults.fold(text.to_owned(), |text, (place, value)| text.replace(&place, value))
+}
+
 /// The files with MCP servers that prompts name. They are relative to the folder of the agent, which is known when it runs: it may
 /// be any around the workflow, or the one that the manifest sets.
 fn mcp_files(reached: &Reached) -> BTreeSet<PathBuf> {
     let set = reached.scopes.iter().filter_map(|scope| scope.working_directory()?.ok());
     let set: Vec<PathBuf> = set.collect();
     let named = reached.mcp_configs.iter().flat_map(|(home, name)| {
-        home.ancestors()
-            .chain(set.iter().map(PathBuf::as_path))
-            .map(|folder| normalise(folder, Path::new(name)))
+        let name = with_defaults(name, reached);
+        let folders = home.ancestors().chain(set.iter().map(PathBuf::as_path));
+        folders.map(|folder| normalise(folder, Path::new(&name))).collect::<Vec<_>>()
     });
     named.filter(|file| file.is_file()).collect()
 }
@@ -217,6 +226,10 @@ mod tests {
             ("next/ASK.md", "---\nmcp_config: [ servers.json, \"{{input}}\" ]\n---\nAsk."),
             ("servers.json", "{}"),
             ("servers.json", "{ }"),
+            ("next/workflow.yaml", "inputs: { servers: { default: other.json } }\n"),
+            ("next/ASK.md", "---\nmcp_config: [ \"{{servers}}\" ]\n---\nAsk."),
+            ("other.json", "{}"),
+            ("other.json", "{ }"),
             (".raymond/config.toml", "[raymond]\nverbose = true\n"),
             (".raymond/config.toml", "[raymond]\nverbose = false\n"),
             ("wf/.raymond/config.toml", "[raymond]\nverbose = true\n"),
