@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -145,6 +146,8 @@ pub enum GitError {
     NotInstalled,
     NotStarted(String),
     TooSlow(Duration),
+    /// The run is to stop at once.
+    Stopped,
     /// The repository's own config has these keys.
     NamesPrograms(Vec<String>),
     Failed {
@@ -159,6 +162,7 @@ impl fmt::Display for GitError {
         match self {
             Self::NotInstalled => f.write_str("the program `git` was not found on PATH"),
             Self::NotStarted(error) => write!(f, "the program `git` could not be started: {error}"),
+            Self::Stopped => f.write_str("git was ended, because the run is stopped"),
             Self::TooSlow(limit) => write!(f, "git took longer than {} s and was ended", limit.as_secs()),
             Self::NamesPrograms(keys) => {
                 let keys = keys.join(", ");
@@ -444,9 +448,16 @@ fn run(mut command: Command, input: &[u8], patience: Duration) -> Result<Vec<u8>
     let input = input.to_owned();
     // It may end before it has read everything.
     thread::spawn(move || stdin.take().map(|mut stdin| stdin.write_all(&input)));
-    if let Err(mpsc::RecvTimeoutError::Timeout) = both(&done, patience) {
-        end(&mut child);
-        return Err(GitError::TooSlow(patience));
+    match both(&done, patience) {
+        Waited::Ended => {}
+        Waited::TooLong => {
+            end(&mut child);
+            return Err(GitError::TooSlow(patience));
+        }
+        Waited::GaveUp => {
+            end(&mut child);
+            return Err(GitError::Stopped);
+        }
     }
     let status = child.wait().map_err(|error| GitError::NotStarted(error.to_string()))?;
     let stdout = stdout.join().unwrap_or_default();
@@ -459,11 +470,40 @@ fn run(mut command: Command, input: &[u8], patience: Duration) -> Result<Vec<u8>
     }
 }
 
+/// Whether this process waits for no git any more.
+static HAS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// Ends all calls, those that go on and later ones: a run that is to stop at once must not wait for a git that reads a pipe in the
+/// place of a file, or a disk that hangs.
+pub fn give_up() {
+    HAS_GIVEN_UP.store(true, Ordering::Relaxed);
+}
+
+/// Why waiting for a call is over.
+enum Waited {
+    Ended,
+    TooLong,
+    GaveUp,
+}
+
 /// Waits until both streams are at their end.
-fn both(done: &mpsc::Receiver<()>, patience: Duration) -> Result<(), mpsc::RecvTimeoutError> {
+fn both(done: &mpsc::Receiver<()>, patience: Duration) -> Waited {
+    const LOOK_EVERY: Duration = Duration::from_millis(100);
     let start = std::time::Instant::now();
-    done.recv_timeout(patience)?;
-    done.recv_timeout(patience.saturating_sub(start.elapsed()))
+    let mut open = 2;
+    while open > 0 {
+        let left = patience.saturating_sub(start.elapsed());
+        match done.recv_timeout(left.min(LOOK_EVERY)) {
+            Ok(()) => open -= 1,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return Waited::Ended,
+            Err(mpsc::RecvTimeoutError::Timeout) if HAS_GIVEN_UP.load(Ordering::Relaxed) => {
+                return Waited::GaveUp;
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) if left.is_zero() => return Waited::TooLong,
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+    }
+    Waited::Ended
 }
 
 fn end(child: &mut Child) {

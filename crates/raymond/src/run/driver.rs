@@ -379,6 +379,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             observer.stopping(stop, running);
         }
         if stop == Stop::Now {
+            crate::git::give_up();
             self.end_everything();
         }
     }

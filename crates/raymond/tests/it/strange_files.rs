@@ -5,7 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use test_kit::rig::Rig;
+use rustix::process::Signal;
+use test_kit::rig::{Rig, wait_until};
 
 use crate::RAYMOND;
 
@@ -127,6 +128,22 @@ fn a_recording_is_a_plain_file_and_other_output_is_not_waited_for() {
         assert!(done.exit != 0, "{command:?}: {done:?}");
     }
     rig.raymond(&["diagram", "workflow", "--coverage", "pipe"]).assert(2, "").says("not a plain file");
+}
+
+#[test]
+fn a_pipe_that_git_waits_for_does_not_keep_a_run_from_stopping() {
+    for name in [".gitignore", ".gitattributes"] {
+        let rig = Rig::new(RAYMOND);
+        rig.state("START.sh", "exec sleep 345");
+        assert!(rig.program("git").args(["init", "--quiet"]).status().unwrap().success());
+        put(&rig.path(name), Strange::Pipe);
+        let live = rig.start(&["workflow", "--id", "r", "--snapshots"]);
+        let is_git = |(_, command): &(i32, String)| command.starts_with("git ");
+        wait_until("a git that waits", || rig.survivors().iter().any(is_git));
+        live.send(Signal::TERM);
+        live.wait().assert(143, "");
+        rig.assert_nothing_lives();
+    }
 }
 
 fn modes(folder: &Path) -> Vec<(PathBuf, bool, u32)> {
