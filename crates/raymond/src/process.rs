@@ -25,6 +25,7 @@ mod orphans;
 mod peer;
 mod reaper;
 pub mod secrets;
+mod sight;
 mod spawn;
 mod stop;
 mod streams;
@@ -43,7 +44,7 @@ mod windows;
 
 pub use cgroup::Cgroup;
 pub use containment::Containment;
-pub use descent::{RunMarks, Sign, sign_of};
+pub use descent::{RunMarks, Sign, has_token, sign_of};
 pub use lookup::program_on_path;
 #[cfg(target_os = "linux")]
 pub use orphans::{adopt_orphans, remove_dead_orphans};
@@ -52,6 +53,7 @@ pub use os_process::{Job, creation_flags};
 #[cfg(target_os = "linux")]
 pub use peer::{Connection, Peer, peer_of};
 pub use reaper::{Reaper, Target};
+pub use sight::{Blind, check_sight, check_user_namespace};
 pub use spawn::{ParentDeath, ProgramSpec, SpawnError};
 pub use stop::StopSignal;
 pub use supervise::{

@@ -43,7 +43,7 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
                 .hint(format!("or that of a run: {}", advice::command("answer RUN [ASK] TEXT"))));
         }
     };
-    let outside = Caller::Own.outside(&*stored, &stored.load()?, "answer")?;
+    let outside = Caller::Own.outside(&*store, &*stored, "answer")?;
     let given = give(&*stored, ask.as_deref(), read_text(text)?, Way::Command, &outside)?;
     let run = stored.id().to_owned();
     match given {

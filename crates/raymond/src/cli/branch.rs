@@ -19,6 +19,7 @@ use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
 use crate::history::files::worktrees_of_branch;
 use crate::history::{Branch, Point, branch};
+use crate::run::caller::Caller;
 use crate::run::driver::now;
 use crate::workflow::scope::run_id_for;
 
@@ -26,6 +27,7 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     let layers = settings::read()?;
     let store = store(&args.place)?;
     let origin = store.find(&args.run)?;
+    Caller::Own.outside(&*store, &*origin, "branch")?;
     let point = Point::after_step(&*origin, args.at)?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let config = settings::of_change(means, Path::new(&point.state.scope))?;

@@ -14,12 +14,14 @@ use super::run::read_input;
 use super::settings::{self, Change};
 use super::still::{change, go_on, hold};
 use crate::error::{ExitKind, UserError};
+use crate::run::caller::Caller;
 use crate::workflow::scope::Scope;
 
 pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
     let layers = settings::read()?;
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
+    Caller::Own.outside(&*store, &*stored, "jump")?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let id = agent(still.run(), &args.agent)?;

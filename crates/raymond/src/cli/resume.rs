@@ -29,6 +29,7 @@ use crate::config::Settings;
 use crate::error::{ExitKind, UserError};
 use crate::history::conversations::{deleted, forgotten};
 use crate::process::Reaper;
+use crate::run::caller::Caller;
 use crate::run::engine::Engine;
 use crate::run::recovery::take_over;
 use crate::store::{Opened, RunHandle, Start};
@@ -45,6 +46,9 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
         }
         None => latest_resumable(&*store)?,
     };
+    if !args.diff {
+        Caller::Own.outside(&*store, &*stored, "resume")?;
+    }
     if let Some(mark) = stored.try_elsewhere()? {
         return elsewhere::resume(&args, store.into(), &*stored, &mark, &layers);
     }

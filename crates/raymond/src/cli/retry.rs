@@ -11,11 +11,13 @@ use super::settings::{self, Change};
 use super::still::{change, go_on, hold};
 use crate::advice;
 use crate::error::{ExitKind, UserError};
+use crate::run::caller::Caller;
 
 pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
     let layers = settings::read()?;
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
+    Caller::Own.outside(&*store, &*stored, "retry")?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let agents = failed(still.run(), args.agent.as_deref())?;

@@ -18,6 +18,7 @@ use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
 use crate::history::files::{handed_over, worktrees_since};
 use crate::history::{Back, Point, rewind};
+use crate::run::caller::Caller;
 use crate::run::driver::now;
 use crate::store::{RunHandle, StoreError};
 
@@ -25,6 +26,7 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
     let layers = settings::read()?;
     let store = store(&args.place)?;
     let stored = store.find(&args.run)?;
+    Caller::Own.outside(&*store, &*stored, "rewind")?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let (still, config) = hold(&*store, &stored, &args.place, means)?;
     let point = Point::after_step(&*stored, args.to)?;

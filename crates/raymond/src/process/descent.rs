@@ -71,6 +71,11 @@ pub fn sign_of(pid: i32, marks: &RunMarks) -> Option<Sign> {
     (below.len() < ancestry.len() && !below.is_empty()).then_some(Sign::Driver)
 }
 
+/// Whether a process or one of its ancestors has the token of any step, of whatever run.
+pub fn has_token(pid: i32) -> bool {
+    table::ancestry(pid).iter().any(|process| process.token.is_some())
+}
+
 /// A cgroup of an earlier process of the run is known by the run's id alone. So it does not count for a step of another
 /// run, which may have the same id in another project.
 fn is_in_cgroup(pid: i32, marks: &RunMarks, is_of_another: bool) -> bool {

@@ -292,7 +292,7 @@ mod tests {
     fn the_first_answer_to_a_stopped_run_is_recorded() {
         let store = waiting();
         let run = store.run("r").unwrap();
-        let outside = Caller::Unknown.outside(&*run, &run.load().unwrap(), "answer").unwrap();
+        let outside = Caller::Unknown.outside(&store, &*run, "answer").unwrap();
         let given = give(&*run, None, "yes".to_owned(), Way::Command, &outside).unwrap();
         assert_eq!(given.to, Taker::Stopped);
         assert!(run.inbox().contains("answer-ask1"));

@@ -68,6 +68,11 @@ impl Index {
         }
     }
 
+    /// Where the runs are.
+    pub fn store(&self) -> &dyn RunStore {
+        &self.store
+    }
+
     /// All runs, the one written last first.
     pub fn list(&self) -> Result<Vec<RunEntry>, StoreError> {
         let entries = self.store.list()?;

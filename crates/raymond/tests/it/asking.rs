@@ -5,6 +5,8 @@ use std::fs::File;
 use rustix::process::Signal;
 use serde_json::Value;
 use test_kit::needs::is_missing;
+#[cfg(target_os = "linux")]
+use test_kit::needs::say_skipped;
 use test_kit::rig::{Done, Live, Rig, wait_until};
 
 use crate::RAYMOND;
@@ -401,6 +403,90 @@ fn a_step_can_answer_another_run() {
     rig.write("other/START.sh", "\"$RAYMOND\" answer r yes >&2 && echo '<result>done</result>'\n");
     rig.raymond(&["other", "--id", "other"]).assert(0, "done\n");
     rig.resume().assert(0, "got yes\n");
+}
+
+/// A branch has the questions of the run that it was made from, so a step must neither make nor answer one.
+#[test]
+fn a_step_can_do_nothing_about_its_run_or_a_branch_but_stop_it() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<goto>FORK</goto>'");
+    rig.state("FORK.sh", "echo '<fork next=\"ASK\">WORK</fork>'");
+    rig.state("ASK.sh", "echo '<ask next=\"GOT\">why?</ask>'");
+    rig.state("GOT.sh", "echo \"<result>got $RAYMOND_RESULT</result>\"");
+    rig.write(
+        "work",
+        r#"try() { env -u RAYMOND_RUN_ID setsid --wait "$RAYMOND" "$@" 2> said; echo "$? $1 $(grep -c '^error: a step of r cannot' said)" >> tried; }
+           try branch r --at 2 --id mine
+           try rewind r --to 2
+           try retry r
+           try jump r main GOT
+           try resume r
+           try answer b ask1 no --resume
+           try branch b --at 1 --id mine
+           try rewind b --to 1
+           try resume b
+           try stop r
+           touch tried-all"#,
+    );
+    rig.state(
+        "WORK.sh",
+        "# raymond: fatal=agent\nuntil [ -e branched ]; do sleep 0.01; done\n. ./work\necho '<result></result>'\n",
+    );
+    let live = rig.start(&["workflow", "--id", "r", "--on-ask", "wait"]);
+    live.wait_for_stderr("asks (ask1)");
+    let asking = rig.events().into_iter().rfind(|event| event["event"] == "ask_opened").unwrap();
+    let step = asking["step"].to_string();
+    rig.raymond(&["branch", "r", "--at", &step, "--id", "b"]).assert(0, "b\n");
+    rig.write("branched", "");
+    wait_until("all attempts", || rig.path("tried-all").exists());
+    let expected = ["branch", "rewind", "retry", "jump", "resume", "answer", "branch", "rewind", "resume"];
+    let expected: String = expected.iter().map(|command| format!("2 {command} 1\n")).collect();
+    assert_eq!(rig.read("tried"), format!("{expected}0 stop 0\n"));
+    live.wait();
+    assert!(!rig.path(".raymond/state/mine.jsonl").exists());
+    // A person may do all of it.
+    rig.raymond(&["answer", "b", "ask1", "yes"]).assert(0, "");
+    rig.raymond(&["answer", "r", "ask1", "yes", "--resume"]).assert(0, "got yes\n");
+}
+
+/// Ways to start a program that does not see who its ancestors are. `$@` is what it runs.
+#[cfg(target_os = "linux")]
+const BLINDFOLDS: [(&str, &str); 4] = [
+    ("another pid namespace", r#"exec unshare -rpf --mount-proc "$@""#),
+    ("another folder as /proc", r#"exec unshare -rm sh -c 'mount -t tmpfs none /proc; exec "$@"' sh "$@""#),
+    (
+        "covered ancestors",
+        r#"exec unshare -rm sh -c 'mount --bind /dev/null /proc/1/environ; exec "$@"' sh "$@""#,
+    ),
+    ("another user namespace", r#"exec unshare -r "$@""#),
+];
+
+/// Where it cannot be told who asks, nobody answers; whoever sees the run's process from beside it is not hindered.
+#[cfg(target_os = "linux")]
+#[test]
+fn who_cannot_see_the_processes_of_a_run_does_not_answer_it() {
+    if is_missing("unshare", "who_cannot_see_the_processes_of_a_run_does_not_answer_it") {
+        return;
+    }
+    let rig = asking();
+    let live = live_ask(&rig);
+    for (way, script) in BLINDFOLDS {
+        let raymond = rig.command(&["answer", "r", "no"]);
+        let under = |script: &str, args: Vec<std::ffi::OsString>| {
+            let mut command = rig.program("/bin/sh");
+            command.arg("-c").arg(script).arg("sh").args(args);
+            rig.launch(command).wait()
+        };
+        if under(script, vec!["true".into()]).exit != 0 {
+            say_skipped("who_cannot_see_the_processes_of_a_run_does_not_answer_it", way);
+            continue;
+        }
+        let args = [raymond.get_program()].into_iter().chain(raymond.get_args());
+        let done = under(script, args.map(ToOwned::to_owned).collect());
+        done.assert(2, "").says("cannot tell whether a step of r asks").says("where the run is");
+    }
+    rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+    live.wait().assert(0, "got yes\n");
 }
 
 #[test]

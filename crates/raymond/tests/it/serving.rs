@@ -323,6 +323,54 @@ printf 'Content-Type: application/json\r\nContent-Length: %s\r\n\r\n%s' "${#body
 cat <&3
 "#;
 
+/// What a server starts is no process of a step, so a step must not have it start something.
+#[test]
+fn a_step_has_nothing_started_over_http() {
+    let rig = Rig::new(RAYMOND);
+    rig.write("other/START.sh", "echo '<ask next=\"END\">Go on?</ask>'");
+    rig.write("other/END.sh", "echo '<result>x</result>'");
+    assert_eq!(rig.raymond(&["other", "--id", "x"]).exit, 3);
+    rig.write("send", SEND);
+    rig.write(
+        "sends",
+        "send runs '{\"workflow\":\"other\",\"id\":\"mine\"}'\n\
+         send runs/x/resume '{}'\n\
+         send runs/x/branches '{\"step\":1,\"id\":\"mine\",\"run\":true}'\n\
+         send runs/x/answers '{\"ask\":\"ask1\",\"text\":\"no\"}'\n\
+         send runs/r/resume '{}'\n\
+         send runs/r/branches '{\"step\":1,\"id\":\"mine\",\"run\":true}'\n",
+    );
+    rig.state("START.sh", "exec env -i /bin/bash -c '. ./send; . ./sends; echo \"<result></result>\"'\n");
+    let site = Site::start(&rig);
+    rig.write("address", &site.address);
+    let mut run = rig.command(&["workflow", "--id", "r"]);
+    run.env("RAYMOND_CGROUP", "off");
+    let done = rig.launch(run).wait();
+    assert_eq!(done.exit, 0, "{done:?}");
+    let answers = rig.read("answers");
+    assert_eq!(answers, "HTTP/1.1 403 Forbidden\r\n".repeat(6), "{answers}");
+    assert!(!rig.path(".raymond/state/mine.jsonl").exists());
+    // A person's requests are answered.
+    let started = site.post("/api/v1/runs", &json!({ "workflow": "other", "id": "mine" }));
+    assert_eq!(started.status, 201, "{started:?}");
+    let answered = site.post("/api/v1/runs/x/answers", &json!({ "ask": "ask1", "text": "yes" }));
+    assert_eq!(answered.status, 200, "{answered:?}");
+    wait_for(&site, "x", "result", "x");
+}
+
+/// Sends `$2` to the path `$1`, and writes down the first line of what comes back.
+const SEND: &str = r#"
+address=$(cat address)
+send() {
+    exec 3<> /dev/tcp/${address%:*}/${address##*:}
+    printf 'POST /api/v1/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: close\r\n' \
+        "$1" "$address" "$(cat .raymond/serve.token)" >&3
+    printf 'Content-Type: application/json\r\nContent-Length: %s\r\n\r\n%s' "${#2}" "$2" >&3
+    head -n 1 <&3 >> answers
+    exec 3>&-
+}
+"#;
+
 #[test]
 fn of_fifty_racing_answers_one_is_taken_and_the_others_are_told() {
     let rig = asking();

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use super::address_of_run;
 use super::workflows::findings;
 use crate::author::report;
-use crate::error::ExitKind;
+use crate::error::{ExitKind, UserError};
 use crate::fleet::delivery::{Delivery, delivery_of};
 use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, installed};
 use crate::handover::Handover;
 use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
+use crate::run::caller::Outside;
 use crate::run::driver::{StopRequest, Way};
 use crate::serve::Server;
 use crate::serve::index::holds;
@@ -121,9 +122,31 @@ pub struct StartedRun {
 }
 
 pub fn start(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
-    let run = begin(server, call.json()?)?;
+    let wanted = call.json()?;
+    refuse_steps(server, call, "start a run through this server")?;
+    let run = begin(server, wanted)?;
     let location = address_of_run(&run);
     Answer::json_with(201, &StartedRun { run }, Some(location))
+}
+
+/// Refuses a caller inside a step of any run: a run that goes on as a process of this server is not known for one of that
+/// step's any more.
+fn refuse_steps(server: &Server, call: &Call, what: &str) -> Result<(), Problem> {
+    call.caller.outside_all(server.index.store(), what).map_err(forbidden)
+}
+
+/// Refuses a caller inside a step of this run or of one that it goes on from.
+fn refuse_own_steps(
+    server: &Server,
+    call: &Call,
+    run: &dyn RunHandle,
+    what: &str,
+) -> Result<Outside, Problem> {
+    call.caller.outside(server.index.store(), run, what).map_err(forbidden)
+}
+
+fn forbidden(error: UserError) -> Problem {
+    Problem::new(403, error.message)
 }
 
 /// Starts a run. It can be seen when this returns; its id.
@@ -293,14 +316,16 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         return Err(Problem::new(413, "an answer may be 1 MiB long"));
     }
     check_engine(&*run)?;
+    let outside = refuse_own_steps(server, call, &*run, "answer")?;
+    if !holds(&*run) {
+        refuse_steps(server, call, "let a run go on through this server")?;
+    }
     let state = run.load()?;
     let is_known = state.asker(&ask).is_some() || was_asked(&state, &ask);
     if !is_known {
         return Err(Problem::not_found("the run has no question of this id"));
     }
     let text = text.replace('\0', "\u{fffd}");
-    let outside =
-        call.caller.outside(&*run, &state, "answer").map_err(|error| Problem::new(403, error.message))?;
     let given = give(&*run, Some(&ask), text, Way::Api, &outside).map_err(|error| match error.exit {
         ExitKind::Failed => {
             let way = way_of_waiting(&*run, &ask).map(Way::as_str);
@@ -313,6 +338,8 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     }
     let resumed = given.to == Taker::Stopped && !holds(&*run);
     if resumed {
+        // It may have stopped meanwhile.
+        refuse_steps(server, call, "let a run go on through this server")?;
         resume_run(server, &run, Vec::new())?;
     }
     Answer::json(&Taken { ask, resumed, taken: given.to == Taker::Live })
@@ -389,6 +416,8 @@ pub struct NewBranch {
 pub fn branch(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let origin = server.index.find(call.part("run"))?;
     let wanted: NewBranch = call.json()?;
+    refuse_own_steps(server, call, &*origin, "branch")?;
+    refuse_steps(server, call, "branch a run through this server")?;
     check_has_ended(server, &origin, wanted.step)?;
     let scope = server.index.with_run(&origin, |run| run.scope.clone())?;
     let claim = free_id(server, wanted.id.as_deref(), || run_id_for(Path::new(&scope)))?;
@@ -429,6 +458,8 @@ fn check_has_ended(server: &Server, run: &Arc<dyn RunHandle>, number: u64) -> Re
 pub fn resume(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let run = server.index.find(call.part("run"))?;
     let wanted: Resuming = if call.body.is_empty() { Resuming::default() } else { call.json()? };
+    refuse_own_steps(server, call, &*run, "resume")?;
+    refuse_steps(server, call, "let a run go on through this server")?;
     if holds(&*run) {
         return Err(Problem::conflict("a process drives the run already"));
     }
