@@ -55,6 +55,16 @@ impl Rig {
         rig
     }
 
+    /// The same with the program in a folder of its own: beside the original may lie others, which it would find.
+    pub fn alone(raymond: impl Into<PathBuf>) -> Self {
+        let mut rig = Self::new(raymond);
+        let own = rig.root.path().join("alone/raymond");
+        fs::create_dir(own.parent().unwrap()).unwrap();
+        fs::hard_link(&rig.raymond, &own).or_else(|_| fs::copy(&rig.raymond, &own).map(drop)).unwrap();
+        rig.raymond = own;
+        rig
+    }
+
     /// Where the program is started.
     pub fn work(&self) -> PathBuf {
         self.root.path().canonicalize().unwrap().join("work")

@@ -67,6 +67,10 @@ enum Problem {
     /// It has a character that means something.
     Has(char),
     Begins(char),
+    /// It has a character that nobody sees, or that changes how others are shown.
+    Unseen(char),
+    /// It stands directly behind a `~`, so that it would be a user whose home is meant.
+    BehindHome,
     /// A part of it is a way to the folder above, or to the folder itself.
     Dots,
     /// It would be more than a part.
@@ -82,6 +86,10 @@ impl fmt::Display for Problem {
                 write!(f, "has `{}`, which means something there", character.escape_debug())
             }
             Self::Begins(character) => write!(f, "begins with `{character}`"),
+            Self::Unseen(character) => {
+                write!(f, "has `{}`, which cannot be seen", character.escape_unicode())
+            }
+            Self::BehindHome => f.write_str("would choose whose home `~` is"),
             Self::Dots => f.write_str("has `.` or `..` as a name"),
             Self::Whole(what) => write!(f, "would choose {what}, which only a declared input may"),
         }
@@ -105,12 +113,12 @@ impl GrantKey {
         let mut copied_to = 0;
         for placeholder in template::placeholders(written) {
             let Some(given) = value(placeholder.name) else { continue };
-            let place = Place::of(written, &placeholder);
+            filled.push_str(written.get(copied_to..placeholder.range.start).unwrap_or_default());
+            let place = Place::of(written, &placeholder, &filled);
             let text = self.accepted(&place, &given).map_err(|problem| {
                 let name = placeholder.name;
                 format!("`{}`: the value of {{{{{name}}}}} {problem} (in `{written}`)", self.as_str())
             })?;
-            filled.push_str(written.get(copied_to..placeholder.range.start).unwrap_or_default());
             filled.push_str(&text);
             copied_to = placeholder.range.end;
         }
@@ -125,6 +133,11 @@ impl GrantKey {
             return Err(Problem::Empty);
         }
         refuse(text, char::is_control)?;
+        // A person may have such a path, as a whole. Raymond's own folders are below the person's.
+        let is_own = given.by == Giver::Raymond || given.by == Giver::Person && place.is_all();
+        if let Some(character) = text.chars().find(|c| !is_own && is_unseen(*c)) {
+            return Err(Problem::Unseen(character));
+        }
         // Of Raymond's own values, none begins like this.
         let may_be_option = given.by == Giver::Anyone || place.before.is_empty();
         if let Some(first @ '-') = text.chars().next().filter(|_| may_be_option) {
@@ -168,16 +181,18 @@ struct Place<'w> {
     /// What the workflow has before and behind it.
     before: &'w str,
     after: &'w str,
+    /// What is before it, with the values that are there.
+    filled: &'w str,
     /// Whether it is between the parentheses of a rule.
     is_inside: bool,
 }
 
 impl<'w> Place<'w> {
-    fn of(written: &'w str, placeholder: &Placeholder<'_>) -> Self {
+    fn of(written: &'w str, placeholder: &Placeholder<'_>, filled: &'w str) -> Self {
         let before = written.get(..placeholder.range.start).unwrap_or_default();
         let after = written.get(placeholder.range.end..).unwrap_or_default();
         let is_inside = before.chars().rfind(|c| matches!(c, '(' | ')')) == Some('(');
-        Self { before, after, is_inside }
+        Self { before, after, filled, is_inside }
     }
 
     /// Whether the value is the whole entry.
@@ -199,10 +214,24 @@ impl<'w> Place<'w> {
         // In a text that is a whole command there is nothing that a brace would add to.
         let means = |c: char| MEANINGFUL.contains(c) && !(is_content && matches!(c, '{' | '}'));
         refuse(text, |c| means(c) || c.is_whitespace() && !(is_content && c == ' '))?;
-        if let Some(first @ ('/' | '~')) = text.chars().next().filter(|_| self.before.ends_with('(')) {
-            return Err(Problem::Begins(first));
-        }
+        self.refuse_root(text)?;
         refuse_dots(text)
+    }
+
+    /// Refuses what would make a path begin elsewhere: `/x` is below the project for Claude Code, and `//x` is anywhere.
+    fn refuse_root(&self, text: &str) -> Result<(), Problem> {
+        let before = self.filled.trim_end();
+        // Behind a name it is none, as in `HEAD~2`.
+        let behind_home = self.filled.strip_suffix('~');
+        if behind_home.is_some_and(|before| !before.ends_with(char::is_alphanumeric)) {
+            return Err(Problem::BehindHome);
+        }
+        let is_start = before.is_empty() || before.ends_with('(');
+        match text.chars().next() {
+            Some(first @ '/') if is_start || before.ends_with(['/', '\\']) => Err(Problem::Begins(first)),
+            Some(first @ '~') if is_start => Err(Problem::Begins(first)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether a text that anyone may have written can stand here, in the path of a folder.
@@ -210,6 +239,7 @@ impl<'w> Place<'w> {
         if self.is_all() {
             return Err(Problem::Whole("the whole path"));
         }
+        self.refuse_root(text)?;
         refuse_path(text)
     }
 }
@@ -233,6 +263,30 @@ fn refuse_dots(text: &str) -> Result<(), Problem> {
         true => Err(Problem::Dots),
         false => Ok(()),
     }
+}
+
+/// Characters of no width, marks of direction and tags, by which a text looks like another one. Joiners between letters
+/// are among them: a rule that looks like another is worse than a name that cannot be written.
+fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 /// A text as it is written inside a string of JSON.

@@ -21,7 +21,7 @@ use crate::process::Containment;
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StoreError};
 use crate::view::status::{AgentView, BranchView, RunView, view};
-use crate::view::text::{clean, clean_json, local_time, one_line};
+use crate::view::text::{clean, clean_json, indented, local_time, one_line};
 use crate::view::tokens;
 
 const BOLD: Style = Style::new().bold();
@@ -117,7 +117,7 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
         writeln!(out, "  tokens    {}", tokens::in_words(run.tokens))?;
     }
     for (key, value) in &run.labels {
-        writeln!(out, "  label     {}={}", clean(key), clean(value))?;
+        writeln!(out, "  label     {}={}", clean(key), indented(value))?;
     }
     if let Some(result) = &run.result {
         writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
@@ -147,7 +147,7 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
         }
     }
     run.asks.iter().try_for_each(|ask| {
-        writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, clean(ask.question.trim_end()))?;
+        writeln!(out, "{BOLD}{}{BOLD:#} {}", ask.id, indented(ask.question.trim_end()))?;
         let is_answered = inbox.contains(&format!("{ANSWER_MESSAGE}{}", ask.id));
         if is_answered && run.stale.is_some() {
             return writeln!(out, "    is answered; the answer waits here for the engine");
@@ -205,7 +205,7 @@ fn debug_files(place: &Place, run: &str) -> Option<PathBuf> {
 
 fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
     let until = agent.until.map(|until| format!(" until {}", local_time(until))).unwrap_or_default();
-    let title = agent.title.as_ref().map(|title| format!(" {DIM}({}){DIM:#}", clean(title)));
+    let title = agent.title.as_ref().map(|title| format!(" {DIM}({}){DIM:#}", indented(title)));
     let (id, title, state) = (clean(&agent.id), title.unwrap_or_default(), clean(&agent.state));
     let host = agent.host.as_ref().map(|host| format!(" {DIM}on {}{DIM:#}", clean(host))).unwrap_or_default();
     writeln!(out, "{BOLD}[{id}]{BOLD:#}{title} {} at {state}{until}{host}", agent.status)?;
@@ -213,7 +213,7 @@ fn write_agent(out: &mut impl Write, agent: &AgentView) -> io::Result<()> {
         writeln!(out, "    returns to {}", clean(&frame.state))?;
     }
     if let Some(error) = &agent.error {
-        writeln!(out, "    {}", clean(error))?;
+        writeln!(out, "    {}", indented(error))?;
     }
     for line in agent.output.iter().flat_map(|output| output.lines()) {
         writeln!(out, "    {DIM}output:{DIM:#} {}", clean(line))?;

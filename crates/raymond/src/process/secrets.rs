@@ -1,10 +1,11 @@
 //! Which variables of an environment hold secrets, and texts and JSON without them. Whatever is masked is masked here.
 //!
 //! In JSON the strings are masked before they are written down, so that neither a secret that is written with escapes
-//! stays, nor one that looks like a number or a name breaks what is around it. A text may hold JSON, so a secret is also
-//! looked for as it is written inside a string of JSON. What stands in a URL in place of a password counts as a secret,
-//! whatever the variable is called ([`urls`]).
+//! stays, nor one that looks like a number or a name breaks what is around it. A text may hold JSON, a URL or HTML, so a
+//! secret is also looked for as it is written there ([`forms`]). What stands in a URL in place of a password counts as a
+//! secret, whatever the variable is called ([`urls`]).
 
+mod forms;
 pub mod urls;
 
 use std::ffi::OsStr;
@@ -13,6 +14,8 @@ use memchr::memmem;
 use raymond_core::variable::looks_secret;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use forms::{Form, Signs};
 
 /// What is shown instead.
 pub const HIDDEN: &str = "***";
@@ -29,10 +32,24 @@ const WORDS_OF_PROTOCOLS: [&str; 9] =
 
 /// The values that no record may show.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Secrets {
-    /// The longest first, because one may be a part of another.
     values: Vec<String>,
+    /// All the forms of all values, the longest first, because one may be a part of another.
+    forms: Vec<Form>,
+}
+
+impl From<Vec<String>> for Secrets {
+    fn from(values: Vec<String>) -> Self {
+        let forms = values.iter().flat_map(|value| forms::of(value)).collect();
+        Self::longest_first(values, forms)
+    }
+}
+
+impl From<Secrets> for Vec<String> {
+    fn from(secrets: Secrets) -> Self {
+        secrets.values
+    }
 }
 
 /// Whose JSON is masked.
@@ -53,34 +70,41 @@ impl Secrets {
             match looks_secret(&name.as_ref().to_string_lossy()) {
                 // Programs often leave out the line break at the end of a secret that was read from a file.
                 true => values.extend([value, value.trim()].map(str::to_owned)),
-                false => values.extend(urls::secrets_in(value).map(str::to_owned)),
+                false => values.extend(urls::secrets_in(value).flat_map(urls::as_written_and_meant)),
             }
         }
         values.retain(|value| value.trim().len() >= SHORTEST_SECRET_BYTES);
-        Self::longest_first(values)
+        Self::from(values)
     }
 
     /// These and others.
     pub fn joined(&self, others: &Self) -> Self {
-        Self::longest_first(self.values.iter().chain(&others.values).cloned().collect())
+        let values = self.values.iter().chain(&others.values).cloned().collect();
+        let forms = self.forms.iter().chain(&others.forms).cloned().collect();
+        Self::longest_first(values, forms)
     }
 
-    fn longest_first(mut values: Vec<String>) -> Self {
-        values.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+    fn longest_first(mut values: Vec<String>, mut forms: Vec<Form>) -> Self {
+        let order = |a: &str, b: &str| b.len().cmp(&a.len()).then_with(|| a.cmp(b));
+        values.sort_by(|a, b| order(a, b));
         values.dedup();
-        Self { values }
+        forms.sort_by(|a, b| order(&a.written, &b.written));
+        forms.dedup();
+        Self { values, forms }
+    }
+
+    /// The forms of secrets that are in the bytes, the longest first.
+    fn found_in(&self, bytes: &[u8]) -> Vec<&str> {
+        let signs = Signs::of(bytes);
+        let is_in =
+            |form: &&Form| signs.allow(form) && memmem::find(bytes, form.written.as_bytes()).is_some();
+        self.forms.iter().filter(is_in).map(|form| form.written.as_str()).collect()
     }
 
     /// The text with every secret replaced.
     pub fn hide(&self, mut text: String) -> String {
-        for value in &self.values {
-            // What is written with escapes is never shorter, and may contain what is written without.
-            if let Some(written) = in_json(value).filter(|written| text.contains(written.as_str())) {
-                text = text.replace(&written, HIDDEN);
-            }
-            if text.contains(value.as_str()) {
-                text = text.replace(value.as_str(), HIDDEN);
-            }
+        for form in self.found_in(text.as_bytes()) {
+            text = text.replace(form, HIDDEN);
         }
         urls::hide(text)
     }
@@ -114,27 +138,17 @@ impl Secrets {
 
     /// Where at the end of the bytes the beginning of a secret stands that may go on; the end if there is none.
     pub fn begins_at(&self, bytes: &[u8]) -> usize {
-        let begins = |value: &[u8]| {
-            let most = bytes.len().min(value.len().saturating_sub(1));
-            (1..=most).rev().find(|length| bytes.ends_with(&value[..*length])).unwrap_or(0)
-        };
-        let forms = |value: &String| {
-            in_json(value).map_or(0, |written| begins(written.as_bytes())).max(begins(value.as_bytes()))
-        };
-        bytes.len() - self.values.iter().map(forms).max().unwrap_or(0)
+        self.forms.iter().map(|form| form.begins_at(bytes)).min().unwrap_or(bytes.len())
     }
 
-    /// Whether a secret is in bytes that may be no text.
+    /// Whether there may be something to mask in bytes that may be no text.
     pub fn may_be_in_bytes(&self, bytes: &[u8]) -> bool {
-        let is_in = |value: &str| memmem::find(bytes, value.as_bytes()).is_some();
-        self.values.iter().any(|value| is_in(value) || in_json(value).is_some_and(|written| is_in(&written)))
+        urls::may_be_in(bytes) || !self.found_in(bytes).is_empty()
     }
 
     /// Whether a text has to be looked at more closely: with escapes, a secret may be written in many ways.
     fn may_be_in(&self, text: &str) -> bool {
-        text.contains('\\')
-            || text.contains("://")
-            || self.values.iter().any(|value| text.contains(value.as_str()))
+        text.contains('\\') || self.may_be_in_bytes(text.as_bytes())
     }
 
     /// Replaces every secret in the strings of a JSON value.
@@ -180,13 +194,6 @@ impl Secrets {
 fn is_word_of_protocol(name: &str, value: &Value) -> bool {
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     WORDS_OF_PROTOCOLS.contains(&name) && value.as_str().is_some_and(is_word)
-}
-
-/// A text as it is written inside a string of JSON, if that is different.
-fn in_json(text: &str) -> Option<String> {
-    let is_escaped = |c: char| c.is_control() || matches!(c, '"' | '\\');
-    let quoted = text.contains(is_escaped).then(|| serde_json::to_string(text).ok()).flatten()?;
-    Some(quoted.strip_prefix('"')?.strip_suffix('"')?.to_owned())
 }
 
 #[cfg(test)]
@@ -299,5 +306,50 @@ mod tests {
         let secrets = Secrets::of([("DATABASE_URL", "postgres://me:p4ssw0rd@db/x"), ("HOME", "/home/me")]);
         assert_eq!(secrets.hide("it is p4ssw0rd".to_owned()), "it is ***");
         assert_eq!(secrets.hide("postgres://me:p4ssw0rd@db/x".to_owned()), "postgres://me:***@db/x");
+    }
+    #[test]
+    fn a_secret_is_found_as_other_encoders_write_it() {
+        let secret = "p\u{fc}\u{1f600}/<a>&'b\" c+=";
+        let secrets = Secrets::of([("MY_SECRET", secret)]);
+        let texts = [
+            // Python, PHP, Go, .NET and something that escapes a slash by its number.
+            r#"{"a":"p\u00fc\ud83d\ude00/<a>&'b\" c+="#,
+            r#"{"a":"p\u00fc\ud83d\ude00\/<a>&'b\" c+="#,
+            r#"{"a":"pü😀/\u003ca\u003e\u0026'b\" c+="#,
+            r#"{"a":"pü😀/\u003ca\u003e\u0026\u0027b\" c+\u003d"#,
+            r#"{"a":"p\u00FC\uD83D\uDE00/\u003Ca\u003E\u0026\u0027b\u0022 c\u002B="#,
+            r#"{"a":"pü😀\u002f<a>&'b\" c+="#,
+            // JSON in a string of JSON.
+            r#"{"a":"{\"b\":\"p\\u00fc\\ud83d\\ude00/<a>&'b\\\" c+="#,
+            "p%C3%BC%F0%9F%98%80%2F%3Ca%3E%26%27b%22%20c%2B%3D",
+            "p%C3%BC%F0%9F%98%80%2F%3Ca%3E%26'b%22%20c%2B%3D",
+            "p%c3%bc%f0%9f%98%80%2f%3ca%3e%26%27b%22+c%2b%3d",
+            "p%C3%BC%F0%9F%98%80/%3Ca%3E&'b%22%20c+=",
+            "pü😀/&lt;a&gt;&amp;&#39;b&quot; c+=",
+            "pü😀/&lt;a&gt;&amp;'b\" c+=",
+            "pü😀/&lt;a&gt;&amp;&#x27;b&#34; c+=",
+        ];
+        for text in texts {
+            let shown = secrets.hide(text.to_owned());
+            assert!(shown.ends_with(HIDDEN), "{text}: {shown}");
+            assert!(secrets.may_be_in_bytes(text.as_bytes()), "{text}");
+            let lines = secrets.hide_in_lines(format!("{text}\n"));
+            assert!(lines.contains(HIDDEN), "{text}: {lines}");
+            // As a string of another program's JSON, too.
+            let document = serde_json::json!({ "said": text }).to_string();
+            let shown: Value = serde_json::from_str(&secrets.hide_in_document(&document)).unwrap();
+            assert!(shown["said"].as_str().unwrap().ends_with(HIDDEN), "{text}: {shown}");
+        }
+    }
+
+    #[test]
+    fn secrets_stay_the_same_where_they_are_handed_on() {
+        let secrets = Secrets::of([("MY_SECRET", "a/b c&d")]);
+        let written = serde_json::to_string(&secrets).unwrap();
+        assert_eq!(written, r#"["a/b c&d"]"#);
+        let read: Secrets = serde_json::from_str(&written).unwrap();
+        assert_eq!(read.hide("a%2Fb%20c%26d".to_owned()), HIDDEN);
+        let joined = Secrets::default().joined(&read).joined(&read);
+        assert_eq!(joined.forms.len(), secrets.forms.len());
     }
 }

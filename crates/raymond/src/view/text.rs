@@ -19,6 +19,21 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// What later lines of a text from outside begin with, so that none looks like a line of Raymond's own.
+const BELOW: &str = "\n    ";
+
+/// Text from outside within a line of Raymond's own: cleaned, with its later lines indented. Doing it twice indents twice.
+pub fn indented(text: &str) -> String {
+    below(&clean(text))
+}
+
+/// The later lines of a cleaned text indented.
+pub fn below(text: &str) -> String {
+    let mut lines = text.split('\n');
+    let first = lines.next().unwrap_or_default().to_owned();
+    lines.fold(first, |above, line| above + if line.is_empty() { "\n" } else { BELOW } + line)
+}
+
 /// JSON whose strings are the same to a program, but harmless to a terminal: what JSON itself leaves as it is (DEL,
 /// further control characters, direction marks) is written as `\\uXXXX`.
 pub fn clean_json(json: String) -> String {
@@ -92,6 +107,12 @@ mod tests {
         assert_eq!(clean("\u{9b}2J \u{202e}txt"), "\\u{9b}2J \\u{202e}txt");
         assert_eq!(clean("plain\ttext\nübrig"), "plain\ttext\nübrig");
         assert_eq!(clean("over\rwritten"), "over\\rwritten");
+    }
+
+    #[test]
+    fn later_lines_are_indented() {
+        assert_eq!(indented("a\x07\n[main] done: b\r\n\n\nc"), "a\\u{7}\n    [main] done: b\\r\n\n\n    c");
+        assert_eq!(indented("one"), "one");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::debug::{KeptFiles, StepName, shared_files};
 use super::steps::{Attempt, AttemptEnd, Outcome, Step};
-use super::text::{clean, local_time, one_line};
+use super::text::{clean, indented, local_time, one_line};
 use super::tokens::{fullness, in_words};
 use super::wording::{BAD, BOLD, DIM, GOOD, NOTE, led_to, titled, took, who};
 use crate::agent::registry::Backends;
@@ -101,10 +101,14 @@ impl Transcript {
         match &attempt.end {
             AttemptEnd::Open | AttemptEnd::Final => Ok(()),
             AttemptEnd::Reminded { problem } => {
-                writeln!(out, "  {NOTE}reminded{NOTE:#}: {}", clean(problem))
+                writeln!(out, "  {NOTE}reminded{NOTE:#}: {}", indented(problem))
             }
-            AttemptEnd::Retried { error } => writeln!(out, "  {NOTE}tried again{NOTE:#}: {}", clean(error)),
-            AttemptEnd::Limited { error } => writeln!(out, "  {NOTE}usage limit{NOTE:#}: {}", clean(error)),
+            AttemptEnd::Retried { error } => {
+                writeln!(out, "  {NOTE}tried again{NOTE:#}: {}", indented(error))
+            }
+            AttemptEnd::Limited { error } => {
+                writeln!(out, "  {NOTE}usage limit{NOTE:#}: {}", indented(error))
+            }
         }
     }
 
@@ -169,7 +173,7 @@ fn write_details(out: &mut impl Write, step: &Step) -> io::Result<()> {
         writeln!(out, "  {DIM}started{DIM:#}   {}", local_time(started))?;
     }
     match &step.cwd {
-        Some(cwd) => writeln!(out, "  {DIM}folder{DIM:#}    {}", clean(cwd)),
+        Some(cwd) => writeln!(out, "  {DIM}folder{DIM:#}    {}", indented(cwd)),
         None => Ok(()),
     }
 }
@@ -180,7 +184,7 @@ fn write_program(
     attempt: &Attempt,
     meta: Option<&Map<String, Value>>,
 ) -> io::Result<()> {
-    let mut fact = |name: &str, value: &str| writeln!(out, "  {DIM}{name:<9}{DIM:#} {}", clean(value));
+    let mut fact = |name: &str, value: &str| writeln!(out, "  {DIM}{name:<9}{DIM:#} {}", indented(value));
     if let Some(backend) = &attempt.backend {
         fact("backend", backend)?;
     }
@@ -230,7 +234,7 @@ fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
             writeln!(out, "  {GOOD}→{GOOD:#} {}", led_to(finished))
         }
         Outcome::Failed(failed) => {
-            writeln!(out, "  {BAD}failed{BAD:#}: {}", clean(&failed.error))?;
+            writeln!(out, "  {BAD}failed{BAD:#}: {}", indented(&failed.error))?;
             failed.stderr.lines().try_for_each(|line| writeln!(out, "    {}", clean(line)))
         }
     }
@@ -265,7 +269,7 @@ fn heading(out: &mut impl Write, what: &str) -> io::Result<()> {
 }
 
 fn note(out: &mut impl Write, what: &str) -> io::Result<()> {
-    writeln!(out, "  {DIM}({}){DIM:#}", clean(what))
+    writeln!(out, "  {DIM}({}){DIM:#}", indented(what))
 }
 
 fn write_text(out: &mut impl Write, text: &str) -> io::Result<()> {

@@ -20,7 +20,7 @@ use raymond_core::workflow::StateFile;
 use super::Detail;
 use crate::advice;
 use crate::store::Payloads;
-use crate::view::text::{clean, one_line};
+use crate::view::text::{below, clean, one_line};
 
 /// The most characters of a text that a progress line shows.
 const SHOWN_CHARS: usize = 100;
@@ -31,23 +31,25 @@ pub(super) const NOTE: Style = AnsiColor::Yellow.on_default();
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(super) const BOLD: Style = Style::new().bold();
 
-/// The lines of one event.
+/// The lines of one event. What of them is more than one line is a text from outside, so its later lines are indented.
 #[derive(Default)]
 pub(super) struct Lines(pub(super) Vec<(Detail, String)>);
 
 impl Lines {
-    fn important(mut self, line: String) -> Self {
-        self.0.push((Detail::Quiet, line));
-        self
+    fn important(self, line: String) -> Self {
+        self.with(Detail::Quiet, &line)
     }
 
-    fn normal(mut self, line: String) -> Self {
-        self.0.push((Detail::Normal, line));
-        self
+    fn normal(self, line: String) -> Self {
+        self.with(Detail::Normal, &line)
     }
 
-    fn verbose(mut self, line: String) -> Self {
-        self.0.push((Detail::Verbose, line));
+    fn verbose(self, line: String) -> Self {
+        self.with(Detail::Verbose, &line)
+    }
+
+    fn with(mut self, detail: Detail, line: &str) -> Self {
+        self.0.push((detail, below(line)));
         self
     }
 }
@@ -351,4 +353,21 @@ fn clock(time: jiff::Timestamp) -> String {
 /// A run's id as it is written on a command line.
 fn argument(run: &str) -> String {
     if run.starts_with('-') { format!("-- {run}") } else { run.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_later_line_of_a_text_looks_like_raymonds_own() {
+        let lines = Lines::default()
+            .important("[main] asks: a\n  answer with: b".to_owned())
+            .normal("[main] a\n[main] done: b".to_owned())
+            .verbose("[main] a\n\ncompleted (1 step)".to_owned());
+        assert_eq!(lines.0.len(), 3);
+        for (_, text) in &lines.0 {
+            assert!(text.lines().skip(1).all(|line| line.is_empty() || line.starts_with("    ")), "{text}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ const ENGINE: &str = "temporal://localhost:7233/default?queue=raymond";
 
 /// A folder with a run that is finished here.
 fn rig() -> Rig {
-    let rig = Rig::new(RAYMOND);
+    let rig = Rig::alone(RAYMOND);
     rig.state("START.sh", "echo '<result>done</result>'\n");
     rig
 }
@@ -93,7 +93,7 @@ fn without_that_program_the_copies_are_shown() {
 /// The run may go on elsewhere, and then its steps would run twice.
 #[test]
 fn a_run_whose_mark_cannot_be_read_is_not_resumed_here() {
-    let rig = Rig::new(RAYMOND);
+    let rig = Rig::alone(RAYMOND);
     rig.state("START.sh", "echo >> ran; exit 1\n");
     assert_eq!(rig.raymond(&["workflow", "--id", "r", "--quiet"]).exit, 1);
     mark(&rig, "r", true);

@@ -20,7 +20,7 @@ struct Clone {
 
 impl Clone {
     fn new() -> Self {
-        let rig = Rig::new(RAYMOND);
+        let rig = Rig::alone(RAYMOND);
         rig.state("START.sh", "echo '<result>ok</result>'");
         rig.run().assert(0, "ok\n");
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -182,3 +182,54 @@ fn what_has_no_value_stays_and_values_are_not_filled_again() {
     let value = |name: &str| (name != "y").then(|| Given { text: "{{y}}".into(), by: Giver::Person });
     assert_eq!(AllowTools.fill("Bash({{x}}{{z}})", value).unwrap().as_str(), "Bash({{y}}{{y}})");
 }
+
+#[test]
+fn a_models_text_never_moves_a_path_to_another_root() {
+    for (written, text) in [
+        ("Edit(/{{x}})", "/etc/passwd"),
+        ("Read(/{{x}}/**)", "/etc"),
+        ("Read(/{{x}}/**)", "/"),
+        ("Read(~{{x}})", "root"),
+        ("Read(~{{x}}/**)", "/.ssh"),
+        ("Read(~/{{x}})", "/etc"),
+        ("Edit(sub/{{x}})", "/etc"),
+        ("Edit({{x}})", "/etc"),
+        ("Edit( {{x}})", "/etc"),
+        ("Edit({{x}}/**)", "~root"),
+    ] {
+        for key in [AllowTools, DenyTools] {
+            assert!(!takes(key, written, text, Giver::Anyone), "{written} with {text}");
+        }
+    }
+    for written in ["Edit(/{{x}})", "Read(~/{{x}})", "Edit(sub/{{x}})", "Edit({{x}}/**)"] {
+        assert!(takes(AllowTools, written, "docs/a.md", Giver::Anyone), "{written}");
+    }
+    assert!(takes(AllowTools, "Bash(git diff HEAD~2 {{x}})", "docs", Giver::Anyone));
+    assert!(takes(AllowTools, "Bash(git show HEAD~{{x}})", "2", Giver::Anyone));
+    assert!(!takes(AllowTools, "Bash(cat ~{{x}})", "root", Giver::Anyone));
+    assert!(!takes(AddDirs, "~{{x}}", "root", Giver::Anyone));
+    // The root may be another value.
+    let value = |name: &str| match name {
+        "root" => Some(Given { text: "/".into(), by: Giver::Person }),
+        _ => Some(Given { text: "/etc".into(), by: Giver::Anyone }),
+    };
+    assert!(AllowTools.fill("Read({{root}}{{x}})", value).is_err());
+}
+
+#[test]
+fn what_cannot_be_seen_is_in_no_rule_and_no_name() {
+    for unseen in
+        ['\u{202e}', '\u{2066}', '\u{200b}', '\u{200d}', '\u{200f}', '\u{feff}', '\u{e0041}', '\u{ad}']
+    {
+        let text = format!("do{unseen}cs");
+        for by in [Giver::Anyone, Giver::Person] {
+            assert!(!takes(AllowTools, "Edit(sub/{{x}})", &text, by), "{unseen:?}");
+            assert!(!takes(DenyTools, "Bash({{x}})", &text, by), "{unseen:?}");
+            assert!(!takes(AddDirs, "../{{x}}", &text, by), "{unseen:?}");
+        }
+        assert!(takes(AddDirs, "{{x}}", &text, Giver::Person), "a person's own path");
+        assert!(takes(AddDirs, "{{x}}/a", &text, Giver::Raymond), "a folder that is there");
+    }
+    let error = filled(AddDirs, "../{{x}}", "a\u{202e}b", Giver::Anyone).unwrap_err();
+    assert_eq!(error, "`add_dirs`: the value of {{x}} has `\\u{202e}`, which cannot be seen (in `../{{x}}`)");
+}

@@ -81,9 +81,24 @@ impl Reader {
     }
 }
 
+/// Whether something is there that may be replaced: a plain file or a folder. A device, a pipe, a socket or a link is
+/// never replaced.
+fn is_replaceable(to: &Path) -> Result<bool, UserError> {
+    let kind = match fs::symlink_metadata(to) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(UserError::usage(format!("cannot read {}: {error}", to.display()))),
+    };
+    if kind.is_file() || kind.is_dir() {
+        return Ok(true);
+    }
+    let error = format!("{} is neither a plain file nor a folder, so it is not replaced", to.display());
+    Err(UserError::usage(error).hint("remove it yourself, or give another name"))
+}
+
 /// Refuses to replace anything without `--force`, and even with it a folder that contains folders.
 pub fn check_free(to: &Path, force: bool) -> Result<(), UserError> {
-    if fs::symlink_metadata(to).is_err() {
+    if !is_replaceable(to)? {
         return Ok(());
     }
     if !force {
@@ -108,6 +123,7 @@ pub fn write_file(to: &Path, bytes: &[u8]) -> Result<(), UserError> {
     if to.is_dir() {
         return Err(UserError::usage(format!("{} is a folder", to.display())));
     }
+    is_replaceable(to)?;
     let new = beside(to, "new");
     let written =
         crate::files::open_plain_as(fs::OpenOptions::new().write(true).create(true).truncate(true), &new)
@@ -121,6 +137,7 @@ pub fn write_file(to: &Path, bytes: &[u8]) -> Result<(), UserError> {
 
 pub fn write_folder(to: &Path, files: &Files) -> Result<(), UserError> {
     let cannot = |error: io::Error| cannot_write(to, &error);
+    is_replaceable(to)?;
     let new = beside(to, "new");
     let filled = fs::create_dir(&new)
         .and_then(|()| files.iter().try_for_each(|(name, bytes)| write_below(&new, name, bytes)))

@@ -194,3 +194,33 @@ proptest! {
         prop_assert_eq!(to_files(&to_yaml(&files).unwrap()).unwrap(), files);
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn what_is_neither_a_file_nor_a_folder_is_never_replaced() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    let folder = tempfile::tempdir().unwrap();
+    let from = folder.path().join("wf");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("START.md"), "Hello.\n").unwrap();
+    let kind = |path: &Path| fs::symlink_metadata(path).unwrap().file_type();
+    for suffix in ["", ".zip", ".yaml"] {
+        let socket = folder.path().join(format!("socket{suffix}"));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let link = folder.path().join(format!("link{suffix}"));
+        symlink("/dev/null", &link).unwrap();
+        for force in [false, true] {
+            for to in [&socket, &link] {
+                let error = convert(&from, to, force, false).unwrap_err();
+                assert_eq!(error.exit, crate::error::ExitKind::Usage);
+                assert!(error.message.contains("neither a plain file nor a folder"), "{}", error.message);
+            }
+        }
+        assert!(kind(&socket).is_socket() && kind(&link).is_symlink(), "{suffix}");
+    }
+    let old = folder.path().join("old");
+    fs::write(&old, "").unwrap();
+    convert(&from, &old, true, false).unwrap();
+    assert!(kind(&old).is_dir());
+}

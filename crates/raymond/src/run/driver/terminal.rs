@@ -19,7 +19,7 @@ use super::inbox::{ANSWER_MESSAGE, Answer, Way};
 use super::keyboard::{CallOff, CalledOff, Keyboard, Line, call_off};
 use crate::store::{Inbox, Payloads, Posted};
 use crate::view::output::Output;
-use crate::view::text::clean;
+use crate::view::text::{clean, indented};
 
 /// How long to wait until the terminal is as it was. A terminal that is stopped with Ctrl-S takes longer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -160,10 +160,10 @@ impl Drop for Terminal {
 
 fn wording(question: &Question) -> String {
     format!(
-        "\n[{}] asks ({}):\n{}\n(end a line with \\ to write more than one)\n",
+        "\n[{}] asks ({}):\n    {}\n(end a line with \\ to write more than one)\n",
         clean(&question.agent),
         question.ask,
-        clean(question.text.trim_end())
+        indented(question.text.trim_end())
     )
 }
 

@@ -4,7 +4,7 @@
 //! become a URL, and the beginning of a known value. Everything else goes on at once, so that a running step can be
 //! followed. Bounds: [`MOST_WAITING_BYTES`]; what waits longer is masked as it is.
 
-use memchr::{memmem, memrchr};
+use memchr::memrchr;
 
 use crate::process::secrets::Secrets;
 
@@ -60,10 +60,8 @@ impl Sieve {
 
     /// Bytes that are no text stay as they are unless there is something to mask.
     fn masked(&self, bytes: Vec<u8>, secrets: &Secrets) -> Vec<u8> {
-        let is_clean = memmem::find(&bytes, b"://").is_none()
-            && !(self.is_json && bytes.contains(&b'\\'))
-            && !secrets.may_be_in_bytes(&bytes);
-        if is_clean {
+        let may_have_escapes = self.is_json && bytes.contains(&b'\\');
+        if !may_have_escapes && !secrets.may_be_in_bytes(&bytes) {
             return bytes;
         }
         let text = match String::from_utf8(bytes) {
