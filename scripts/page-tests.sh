@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 tests=crates/raymond/tests/page
 # A test that takes longer has hung.
-limit_ms=240000
+limit_ms=480000
 
 missing() {
   echo "MISSING: the page cannot be tested here: $1" >&2

@@ -18,6 +18,8 @@ before(async () => {
   // Makes `.raymond` as it must be.
   project.raymond("loop", "--id", "short", "--max-steps", "1");
   writeLongRun("long");
+  // Raymond has not made it, so a person has to say that it counts.
+  assert.match(project.raymond("doctor", "--adopt", "--yes").stdout, /long/);
   server = await project.serve("--listen", "127.0.0.1:0");
 });
 
