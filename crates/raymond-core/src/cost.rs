@@ -1,11 +1,11 @@
-//! What a turn cost.
+//! The cost of a turn: a type that cannot be made free by mistake.
 
 use serde::{Deserialize, Serialize};
 
 use crate::money::Usd;
 use crate::tokens::{Context, Tokens};
 
-/// What counts for a turn whose tokens have no price at all: the smallest amount that is shown.
+/// The smallest amount that is shown. A turn costs it if its tokens have no price at all.
 const LEAST: Usd = Usd::millionth();
 
 /// The cost of a turn. A turn that used tokens never costs nothing, unless its user has said that it is not counted:
@@ -30,12 +30,12 @@ struct Fields {
 }
 
 impl TurnCost {
-    /// What the program has told of it, or what follows from its tokens. Less than nothing cannot be a cost.
+    /// A cost that the program has told, or that follows from its tokens. A negative amount is no cost.
     pub fn of(usd: Usd, tokens: Tokens) -> Self {
         Self::from(Fields { usd, tokens, ..Fields::default() })
     }
 
-    /// The same, computed because the program has not told it.
+    /// A cost that was computed, because the program has not told it.
     pub fn estimated(usd: Usd, tokens: Tokens) -> Self {
         Self::from(Fields { usd, tokens, estimated: true, ..Fields::default() })
     }
