@@ -267,8 +267,6 @@ fn a_run_is_started_answered_and_outlives_the_server() {
     let late = site.post("/api/v1/runs/r/answers", &json!({ "ask": "ask1", "text": "no" }));
     assert_eq!((late.status, &late.json()["by"]), (409, &"api".into()), "{late:?}");
     assert_eq!(site.post("/api/v1/runs/r/answers", &json!({ "ask": "ask9", "text": "no" })).status, 404);
-    // Its process ends a moment after the run.
-    wait_until("its process to end", || site.get_json("/api/v1/runs/r")["live"] == false);
     assert_eq!(site.post("/api/v1/runs/r/stop", &json!({})).status, 409, "it is not live");
     assert_eq!(site.post("/api/v1/runs/r/resume", &json!({})).status, 409, "it is completed");
 }

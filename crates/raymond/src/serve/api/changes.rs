@@ -357,7 +357,12 @@ pub struct Stopping {
 pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let run = server.index.find(call.part("run"))?;
     let Stopping { now } = if call.body.is_empty() { Stopping::default() } else { call.json()? };
-    let Some(holder) = run.holder()? else {
+    // The process of a run that is completed may live on for a moment.
+    let holder = match server.index.with_run(&run, |state| state.status)? {
+        RunStatus::Completed => None,
+        _ => run.holder()?,
+    };
+    let Some(holder) = holder else {
         return Err(Problem::conflict("no process drives the run, so there is nothing to stop"));
     };
     check_engine(&*run)?;

@@ -225,6 +225,8 @@ fn a_run_that_dies_again_and_again_is_resumed_three_times() {
     let kill = || {
         let lock: Value = serde_json::from_str(&rig.read(".raymond/state/r.lock")).unwrap();
         send(i32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+        // A server that looks earlier finds that it is live.
+        wait_until("the process to be gone", || rig.status()["status"] == "interrupted");
     };
     let site = Site::start(&rig);
     site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r" }));
