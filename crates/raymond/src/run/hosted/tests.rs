@@ -64,7 +64,8 @@ fn order_of(
         scope_hash: None,
         entry: StateFile::new(name).unwrap(),
         cwd: "/home/me".to_owned(),
-        nonce: "nonce".to_owned(),
+        // Runs that have one in common end each other's processes.
+        nonce: folder.file_name().unwrap().to_string_lossy().into_owned(),
         labels: BTreeMap::new(),
         inputs: BTreeMap::new(),
         options,
