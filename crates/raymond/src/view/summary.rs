@@ -82,7 +82,8 @@ impl Numbers {
     /// What a run has in common with the one that it goes on from. A run that keeps what a rewind dropped has that for
     /// itself.
     fn shared(handle: &dyn RunHandle, origin: &Origin) -> Option<Self> {
-        let state = handle.state_after(origin.kept_from.unwrap_or(origin.seq)).ok()?;
+        let shared = origin.kept_from.map_or(origin.seq, |kept| kept.min(origin.seq));
+        let state = handle.state_after(shared).ok()?;
         // A turn that was under way is begun again.
         let is_turn =
             |agent: &&Agent| matches!(agent.status, Status::Running { .. }) && agent.state.kind().is_prompt();
