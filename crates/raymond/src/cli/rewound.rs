@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use raymond_core::event::{Body, Origin};
-use raymond_core::run::{Agent, Run};
+use raymond_core::run::Run;
 
 use super::args::Place;
 use super::find::{debug_root, worktrees};
@@ -103,6 +103,5 @@ fn share_debug_files(
 
 /// Whether a step is behind the run.
 fn has_ended(run: &Run, step: u64) -> bool {
-    let is_ahead = |agent: &Agent| agent.work().is_some_and(|work| work.step == step);
-    step <= run.steps_started && !run.agents.values().any(is_ahead)
+    step <= run.steps_started && !run.is_under_way(step)
 }

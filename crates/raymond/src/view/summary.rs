@@ -21,7 +21,7 @@ use crate::store::{RunHandle, SealedFile};
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// How long the file may be: that of some 100,000 runs.
 const MAX_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -120,7 +120,7 @@ impl Summary {
         let waits = |status: &Status| {
             matches!(status, Status::Asking { .. } | Status::Joining { .. } | Status::Failed { .. })
         };
-        let open_asks = run.asking_agents().len();
+        let open_asks = if run.is_dropped() { 0 } else { run.asking_agents().len() };
         Self {
             workflow: run.workflow.clone(),
             scope: run.scope.clone(),

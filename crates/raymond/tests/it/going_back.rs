@@ -9,6 +9,7 @@ use crate::RAYMOND;
 use crate::history::{four_turns, status};
 use crate::repository::{commit, git, init};
 use crate::restoring::three_steps;
+use crate::serving::site::Site;
 
 /// A repository in which `f` is committed with 0.
 fn repository() -> Rig {
@@ -191,4 +192,61 @@ fn options_that_a_person_gave_last_stay() {
     rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-2-r\n");
     assert_eq!(status(&rig, "r")["budget_usd"], 0.6);
     assert_eq!(rig.raymond(&["resume", "r"]).exit, 4, "the budget is the one that was given last");
+}
+
+#[test]
+fn what_was_dropped_asks_nobody_until_it_is_resumed_by_name() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<goto>A</goto>'").state("A.sh", "echo '<ask next=\"B\">really?</ask>'");
+    rig.state("B.sh", "echo \"<result>$RAYMOND_RUN_ID $RAYMOND_RESULT</result>\"");
+    assert_eq!(rig.run().exit, 3);
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+
+    rig.raymond(&["answer", "yes"]).assert(2, "").says("waits for an answer");
+    for args in [&["answer", "dropped-1-r", "ask1", "yes"][..], &["answer", "dropped-1-r", "yes", "--resume"]]
+    {
+        rig.raymond(args).assert(2, "").says("asks nobody").says("raymond resume dropped-1-r");
+    }
+    let dropped = status(&rig, "dropped-1-r");
+    assert_eq!((&dropped["status"], &dropped["asks"]), (&"interrupted".into(), &serde_json::json!([])));
+    let site = Site::start(&rig);
+    assert_eq!(site.get_json("/api/v1/inbox")["items"], serde_json::json!([]));
+    let answer = serde_json::json!({ "ask": "ask1", "text": "yes" });
+    assert_eq!(site.post("/api/v1/runs/dropped-1-r/answers", &answer).status, 409);
+
+    // The run itself asks again, and is the one that is meant.
+    assert_eq!(rig.raymond(&["resume"]).exit, 3);
+    rig.raymond(&["answer", "yes", "--resume"]).assert(0, "r yes\n");
+    rig.raymond(&["resume"]).assert(2, "").says("no run in");
+    assert_eq!(rig.raymond(&["resume", "dropped-1-r"]).exit, 3);
+    rig.raymond(&["answer", "no", "--resume"]).assert(0, "dropped-1-r no\n");
+}
+
+#[test]
+fn a_step_whose_end_was_deleted_names_the_segments() {
+    let rig = Rig::new(RAYMOND);
+    rig.write(".raymond/config.toml", "[raymond]\nkeep_segments = 1\ndurability = \"process\"\n");
+    // More than 8 MiB for each step, so that a segment ends inside of each.
+    rig.state(
+        "START.sh",
+        r#"long=$(printf '%060000d' 1); for i in {1..150}; do echo "<print>$long</print>"; done
+        [ "$RAYMOND_VISITS" = 4 ] && echo '<result>done</result>' || echo '<goto>START</goto>'"#,
+    );
+    rig.raymond(&["workflow", "--id", "r", "--quiet", "--no-debug"]).assert(0, "done\n");
+    for step in ["1", "2"] {
+        rig.raymond(&["branch", "r", "--at", step])
+            .assert(2, "")
+            .says(&format!("step {step} of r cannot be reached: the events "))
+            .says("are in segments that were deleted");
+    }
+    let shown = rig.raymond(&["show", "r", "1"]);
+    assert!(shown.stdout.contains("are in segments that were deleted"), "its start is there: {shown:?}");
+    assert!(!shown.stdout.contains("has not ended"), "{shown:?}");
+    for args in
+        [&["show", "r", "2"][..], &["log", "r", "--step", "2"], &["log", "r", "--step", "2", "--json"]]
+    {
+        rig.raymond(args).assert(2, "").says("step 2 of r cannot be reached: the events ");
+    }
+    rig.raymond(&["show", "r", "9"]).assert(2, "").says("its steps are 1 to 4");
+    rig.raymond(&["branch", "r", "--at", "4", "--id", "b"]).assert(0, "b\n");
 }
