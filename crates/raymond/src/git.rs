@@ -10,6 +10,7 @@
 //! [`adding`] and [`submodules`].
 
 pub mod adding;
+mod hidden;
 pub mod making;
 pub mod relink;
 pub mod repository;
@@ -415,6 +416,18 @@ impl Call {
         }
         GitError::Failed { code, words }
     }
+}
+
+/// A name as git writes it, from the top of the worktree.
+#[cfg(unix)]
+fn path_of(name: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(OsStr::from_bytes(name))
+}
+
+#[cfg(not(unix))]
+fn path_of(name: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(name).into_owned().into()
 }
 
 fn is_adding_worktree<A: AsRef<OsStr>>(arguments: &[A]) -> bool {

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::repository::Repository;
-use super::{Git, GitError, MOST_BYTES};
+use super::{Git, GitError, MOST_BYTES, path_of};
 
 /// How often git is asked to add the files while other processes create and remove some.
 const TRIES: usize = 12;
@@ -141,15 +141,4 @@ fn has_commit(folder: &Path) -> bool {
 
 fn listed(names: &[Vec<u8>]) -> Vec<u8> {
     names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
-}
-
-#[cfg(unix)]
-fn path_of(name: &[u8]) -> &Path {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(name))
-}
-
-#[cfg(not(unix))]
-fn path_of(name: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(name).into_owned().into()
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use raymond_core::snapshot::FilesSnapshot;
 
 use super::adding::add_all;
+use super::hidden::{self, unhide};
 use super::repository::Repository;
 use super::worktrees::discard;
 use super::{Git, GitError};
@@ -244,6 +245,9 @@ impl Folder {
         let is_new = self.copy_index(indexes).map_err(|error| GitError::NotStarted(error.to_string()))?;
         let git = self.git().variable("GIT_INDEX_FILE", &self.index).patience(ADDING_LIMIT);
         let top = &self.repository.top;
+        if is_new {
+            unhide(&git, top)?;
+        }
         let own = own.strip_prefix(top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
         // A try that fails may have added a part.
         let known = self.tree.take().filter(|_| !is_new);
@@ -273,7 +277,7 @@ impl Folder {
             return Ok(false);
         }
         crate::files::create_private_folders(indexes)?;
-        crate::files::copy(&path, &self.index)?.set_modified(version.0)?;
+        hidden::copy(&path, &self.index)?;
         self.copied = Some(version);
         Ok(true)
     }

@@ -50,6 +50,11 @@ impl StandIn {
         Ok(stand_in)
     }
 
+    /// A folder with nothing in it, for one caller.
+    pub fn empty() -> io::Result<Self> {
+        new_folder().map(Self)
+    }
+
     pub fn path(&self) -> &Path {
         &self.0
     }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::input::NewWorktree;
 use raymond_core::worktree::{BRANCH_PREFIX, Wanted, Worktree, branch};
 
+use super::hidden::unhidden;
 use super::repository::{OfRun, Repository, registration};
 use super::submodules::{self, COMMITS_ALONE};
 use super::{Git, GitError};
@@ -362,7 +363,7 @@ pub fn unsaved(worktree: &Worktree) -> Option<String> {
     };
     let git = Git::in_repository(&repository);
     let status = ["status", "--porcelain", "-z", "--untracked-files=normal", COMMITS_ALONE];
-    let status = match git.text(&status) {
+    let status = match unhidden(&git).and_then(|all| all.git.text(&status)) {
         Ok(status) => status,
         Err(error) => return Some(error.to_string()),
     };

@@ -250,3 +250,20 @@ fn a_step_whose_end_was_deleted_names_the_segments() {
     rig.raymond(&["show", "r", "9"]).assert(2, "").says("its steps are 1 to 4");
     rig.raymond(&["branch", "r", "--at", "4", "--id", "b"]).assert(0, "b\n");
 }
+
+/// Git was told not to look at the file, so it does not count what was changed in it.
+#[test]
+fn files_that_git_does_not_look_at_are_kept_before_they_are_replaced() {
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        let rig = three_steps();
+        git(&rig, ".", &["update-index", flag, "sub/f"]);
+        rig.write("sub/f", "mine\n");
+        let index = fs::read(rig.path(".git/index")).unwrap();
+        rig.raymond(&["rewind", "r", "--to", "1", "--files"]).assert(2, "").says("sub/f");
+        assert_eq!(rig.read("sub/f"), "mine\n");
+        rig.raymond(&["rewind", "r", "--to", "1", "--files", "--force"]).assert(0, "dropped-1-r\n");
+        assert_eq!(rig.read("sub/f"), "1\n");
+        assert_eq!(git(&rig, ".", &["show", "refs/raymond-kept/r/1:sub/f"]), "mine");
+        assert_eq!(fs::read(rig.path(".git/index")).unwrap(), index, "the index is not written");
+    }
+}
