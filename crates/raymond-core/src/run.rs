@@ -159,6 +159,12 @@ impl Run {
         self.worktrees.values().filter(|worktree| worktree.branch == branch(&self.id, &worktree.name))
     }
 
+    /// The worktree that an agent works in: its own, or one of the run that its folder is in.
+    pub fn worktree_of<'r>(&'r self, agent: &'r Agent) -> Option<&'r Worktree> {
+        let around = || self.own_worktrees().find(|worktree| worktree.has_inside(&agent.cwd));
+        agent.worktree.as_deref().or_else(around)
+    }
+
     /// The conversations that agents go on with, now or when a call returns.
     pub fn conversations(&self) -> impl Iterator<Item = (&Agent, &Session)> {
         self.agents.values().flat_map(|agent| {

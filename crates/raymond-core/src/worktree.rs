@@ -44,6 +44,13 @@ impl Worktree {
         let rest = self.branch.strip_prefix(BRANCH_PREFIX).and_then(|rest| rest.strip_prefix('/'));
         rest.and_then(|rest| rest.split_once('/')).map_or("", |(run, _)| run)
     }
+
+    /// Whether a folder is the worktree or lies in it.
+    #[must_use]
+    pub fn has_inside(&self, folder: &str) -> bool {
+        let rest = folder.strip_prefix(&self.path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '\\']))
+    }
 }
 
 /// The branch of a worktree.

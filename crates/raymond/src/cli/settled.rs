@@ -39,7 +39,7 @@ pub(super) fn settle(run: &Run, moved: &ProjectMoved, is_quiet: bool) -> Result<
 
 /// Refuses to go on with agents whose folders are not there. A worktree is made before the first step in it.
 pub(super) fn check_folders(run: &Run) -> Result<(), UserError> {
-    let is_lost = |agent: &&Agent| agent.worktree.is_none() && !Path::new(&agent.cwd).is_dir();
+    let is_lost = |agent: &&Agent| run.worktree_of(agent).is_none() && !Path::new(&agent.cwd).is_dir();
     match run.agents.values().find(is_lost) {
         None => Ok(()),
         Some(agent) => Err(UserError::usage(format!(

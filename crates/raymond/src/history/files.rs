@@ -133,11 +133,10 @@ fn is_used(run: &Run, worktree: &Worktree) -> bool {
 
 /// The agents that work in a worktree now, or when a call returns.
 fn users<'r>(run: &'r Run, worktree: &'r Worktree) -> impl Iterator<Item = &'r Agent> {
-    let is_inside = |folder: &str| Path::new(folder).starts_with(&worktree.path);
     run.agents.values().filter(move |agent| {
         agent.worktree.as_deref() == Some(worktree)
-            || is_inside(&agent.cwd)
-            || agent.stack.iter().any(|frame| is_inside(&frame.cwd))
+            || worktree.has_inside(&agent.cwd)
+            || agent.stack.iter().any(|frame| worktree.has_inside(&frame.cwd))
     })
 }
 

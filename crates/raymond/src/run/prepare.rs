@@ -105,7 +105,7 @@ impl Preparer {
             _ => None,
         };
         let handed = handed.filter(|_| turn.is_none());
-        let worktree = worktree_needs(&scopes, agent);
+        let worktree = worktree_needs(&scopes, run, agent);
         let needs = StepNeeds {
             cwd: agent.cwd.clone(),
             environment,
@@ -283,8 +283,8 @@ fn backend_of_conversation(agent: &Agent) -> Option<&String> {
     agent.conversation().and_then(|session| session.backend.as_ref())
 }
 
-fn worktree_needs(scopes: &Scopes, agent: &Agent) -> Option<WorktreeNeeds> {
-    let worktree = agent.worktree.as_deref()?;
+fn worktree_needs(scopes: &Scopes, run: &Run, agent: &Agent) -> Option<WorktreeNeeds> {
+    let worktree = run.worktree_of(agent)?;
     let mark = scopes.worktrees()?.mark(&worktree.name);
     Some(WorktreeNeeds { worktree: worktree.clone(), mark })
 }

@@ -267,3 +267,32 @@ fn files_that_git_does_not_look_at_are_kept_before_they_are_replaced() {
         assert_eq!(fs::read(rig.path(".git/index")).unwrap(), index, "the index is not written");
     }
 }
+
+/// Two workers of a worker have no worktree of their own, and begin before it goes on.
+#[test]
+fn workers_in_the_worktree_of_another_one_find_it_made_anew() {
+    let rig = repository();
+    rig.state("START.sh", "echo '<fork worktree=\"a\">W</fork><join>END</join>'");
+    rig.state(
+        "W.sh",
+        "echo 1 > f; git commit -qam one; echo '<fork>SUB</fork><fork>SUB</fork><join>V</join>'",
+    );
+    rig.state("SUB.sh", "cat f > \"$RAYMOND_AGENT_ID\"; [ -e ../../../../ok.ignored ] || exit 4; echo \"<result>$PWD</result>\"");
+    rig.state("V.sh", "echo \"<result>$RAYMOND_INPUT</result>\"")
+        .state("END.sh", "echo \"<result>$(printf %s \"$RAYMOND_INPUT\" | wc -c)</result>\"");
+    assert_eq!(rig.run().exit, 1);
+    rig.raymond(&["branch", "r", "--at", "2", "--id", "b"]).assert(0, "b\n");
+    rig.raymond(&["rewind", "r", "--to", "2"]).assert(0, "dropped-1-r\n");
+    for run in ["b", "r", "dropped-1-r"] {
+        let done = resumed(&rig, run);
+        assert_eq!(done.exit, 0, "{run}: {done:?}");
+        let folder = format!(".raymond/worktrees/{run}/a");
+        let made: Vec<String> = fs::read_dir(rig.path(&folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.starts_with("main_w1_"))
+            .collect();
+        assert_eq!(made.len(), 2, "{run}: {made:?}");
+        assert!(made.iter().all(|name| rig.read(&format!("{folder}/{name}")) == "1\n"), "{run}");
+    }
+}

@@ -1,5 +1,9 @@
 //! Makes the worktree of a worker before its first program starts, and makes it usable again after a crash.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use raymond_core::input::{Plan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 
@@ -33,6 +37,9 @@ pub(super) async fn make(
     stop: &StopSignal,
 ) -> Result<(), StepOutcome> {
     let Some(needs) = &job.needs.worktree else { return Ok(()) };
+    // Several agents may work in it. The first one makes it.
+    let turn = turn_of(&needs.mark);
+    let _turn = turn.lock().await;
     let made = match refused(&needs.worktree, &needs.mark) {
         Some(why) => Err(NotMade::Failed(why)),
         None if needs.mark.exists() => {
@@ -53,6 +60,19 @@ pub(super) async fn make(
             }
         }
     })
+}
+
+/// What an agent holds while it looks at a worktree, or makes it.
+fn turn_of(mark: &Path) -> Arc<tokio::sync::Mutex<()>> {
+    static TURNS: Mutex<BTreeMap<PathBuf, Weak<tokio::sync::Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(turn) = turns.get(mark).and_then(Weak::upgrade) {
+        return turn;
+    }
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    let turn = Arc::default();
+    turns.insert(mark.to_owned(), Arc::downgrade(&turn));
+    turn
 }
 
 async fn made(
