@@ -18,6 +18,7 @@ mod settings;
 pub mod snapshots;
 mod stand_in;
 pub mod submodules;
+pub mod task_files;
 pub mod worktrees;
 
 #[cfg(test)]
@@ -110,6 +111,8 @@ pub struct Git {
     /// Settings of this caller, which come before those of the repository.
     settings: Vec<OsString>,
     variables: Vec<(OsString, Option<OsString>)>,
+    /// Attributes of all files, whatever the repository says.
+    attributes: Option<&'static str>,
     patience: Duration,
     /// A locked file. Git inherits it, so the lock lasts until both Raymond and git have ended.
     held: Option<Arc<File>>,
@@ -213,7 +216,15 @@ impl Git {
     }
 
     fn new(folder: PathBuf, place: Place) -> Self {
-        Self { folder, place, settings: Vec::new(), variables: Vec::new(), patience: PATIENCE, held: None }
+        Self {
+            folder,
+            place,
+            settings: Vec::new(),
+            variables: Vec::new(),
+            patience: PATIENCE,
+            attributes: None,
+            held: None,
+        }
     }
 
     /// Git may look for a repository itself.
@@ -237,6 +248,12 @@ impl Git {
     #[must_use]
     pub fn holding(self, file: File) -> Self {
         Self { held: Some(Arc::new(file)), ..self }
+    }
+
+    /// Files have these attributes, where there is a stand-in for the repository's own folder.
+    #[must_use]
+    pub fn attributes(self, attributes: &'static str) -> Self {
+        Self { attributes: Some(attributes), ..self }
     }
 
     #[must_use]
@@ -288,7 +305,7 @@ impl Git {
                     // Git cannot make it through the stand-in.
                     let _ = std::fs::create_dir(repository.common.join("worktrees"));
                 }
-                call.lead_to(&repository)?;
+                call.lead_to(&repository, self.attributes)?;
             }
         }
         call.variables.extend(self.variables.iter().cloned());
@@ -366,7 +383,7 @@ impl Call {
     }
 
     /// Fixes the repository, and puts the stand-in where its config would be.
-    fn lead_to(&mut self, repository: &Repository) -> Result<(), GitError> {
+    fn lead_to(&mut self, repository: &Repository, attributes: Option<&str>) -> Result<(), GitError> {
         let settings = Settings::of(repository)?;
         self.set("GIT_DIR", &repository.own);
         // A bare repository has no worktree, and in the folder of a repository itself there is none either.
@@ -374,7 +391,7 @@ impl Call {
             self.set("GIT_WORK_TREE", &repository.top);
         }
         if cfg!(unix) {
-            let stand_in = StandIn::of(repository, &settings)
+            let stand_in = StandIn::of(repository, &settings, attributes)
                 .map_err(|error| GitError::NotStarted(format!("its own folder cannot be made: {error}")))?;
             self.set("GIT_COMMON_DIR", stand_in.path());
             self.stand_in = Some(stand_in);

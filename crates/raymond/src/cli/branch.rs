@@ -6,10 +6,11 @@ use raymond_core::event::Moved;
 use raymond_core::run::{Options, RunStatus};
 
 use super::args::{BranchArgs, RunOptions};
-use super::find::{journal_options, store, worktrees};
+use super::find::{journal_options, store, task_folders, worktrees};
 use super::options::override_with;
 use super::print::{print_stdout, say};
-use super::restore::restore;
+use super::restore::{restore, stage_tasks, tell_of_tasks};
+use super::rewound::finish_rewind;
 use super::run::{begin, ids};
 use super::settings::{self, Change};
 use super::still::go_on;
@@ -18,6 +19,7 @@ use crate::error::{ExitKind, UserError};
 use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
 use crate::history::files::worktrees_of_branch;
+use crate::history::tasks::discard;
 use crate::history::{Branch, Point, branch};
 use crate::run::caller::Caller;
 use crate::run::driver::now;
@@ -44,16 +46,23 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     let (id, mut writer) = begin(&*store, ids, journal_options(&config.raymond))?;
     let purpose = Purpose { run: id.clone(), seq: point.seq + 1 };
     let states = (&point, &origin.load()?);
-    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)
+    let staged = stage_tasks(&args.restoring, (&point, origin.id()), &purpose, &args.place)
         .inspect_err(|_| writer.abandon())?;
+    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)
+        .inspect_err(|_| {
+            let _ = task_folders(&args.place, &id).map(|tasks| discard(&tasks));
+            writer.abandon();
+        })?;
     let mut moved = worktrees_of_branch(&point.state, &id, &worktrees(&args.place, &id)?);
     moved.folders.extend(restored.clone());
     let how = Branch { moved, ..how };
     branch::begin(&*store, (&id, writer), now(), (origin.id(), &point), how)?;
+    finish_rewind(&*store, &*store.run(&id)?, &store.run(&id)?.load()?, &args.place)?;
     if let Some((_, folder)) = &restored {
         unlock(Path::new(folder));
     }
     if !args.options.quiet {
+        tell_of_tasks(&staged, &id, origin.id());
         say(&format!("{id} goes on from {} after step {}", origin.id(), args.at));
     }
     // A completed branch has nothing to go on with.

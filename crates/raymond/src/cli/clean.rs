@@ -173,7 +173,9 @@ impl Cleaner<'_> {
             // Without a journal, it is what an interrupted removal has left.
             Ok(_) | Err(StoreError::Missing { .. } | StoreError::Empty { .. }) => None,
             Err(error) if error.is_not_found() => None,
-            Err(error) => Some(Stays(format!("it cannot be told whether it waits for an answer: {error}; {name}"))),
+            Err(error) => {
+                Some(Stays(format!("it cannot be told whether it waits for an answer: {error}; {name}")))
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use crate::advice;
 use crate::config::Settings;
 use crate::error::UserError;
 use crate::git::worktrees::Worktrees;
+use crate::history::tasks::TaskFolders;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
 use crate::trust::check_owner;
 use crate::workflow::reach::Reach;
@@ -55,6 +56,15 @@ pub(super) fn quiet_store() -> Result<Box<dyn RunStore>, UserError> {
 /// Where the steps of a run leave files that are not part of it.
 pub(super) fn scratch_folder(place: &Place, run: &str) -> Result<PathBuf, UserError> {
     state_dir(place)?.scratch(run).map_err(|error| StoreError::BadId(error).into())
+}
+
+/// Where the task folders of a run are.
+pub(super) fn task_folders(place: &Place, run: &str) -> Result<TaskFolders, UserError> {
+    let (dir, bad_id) = (state_dir(place)?, |error| UserError::from(StoreError::BadId(error)));
+    Ok(TaskFolders {
+        folder: dir.scratch(run).map_err(bad_id)?,
+        staged: dir.staged_scratch(run).map_err(bad_id)?,
+    })
 }
 
 /// What to say about a run of which there is only one JSON file, as earlier programs of this name kept them.

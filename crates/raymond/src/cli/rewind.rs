@@ -6,9 +6,9 @@ use raymond_core::event::Moved;
 use raymond_core::run::Run;
 
 use super::args::RewindArgs;
-use super::find::{journal_options, store, worktrees};
+use super::find::{journal_options, store, task_folders, worktrees};
 use super::print::{print_stdout, say};
-use super::restore::restore;
+use super::restore::{restore, stage_tasks, tell_of_tasks};
 use super::rewound::{finish_rewind, was_just_rewound};
 use super::settings::{self, Change};
 use super::still::{go_on, hold};
@@ -17,6 +17,7 @@ use crate::error::{ExitKind, UserError};
 use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
 use crate::history::files::{handed_over, worktrees_since};
+use crate::history::tasks::{Staged, discard};
 use crate::history::{Back, Point, rewind};
 use crate::run::caller::Caller;
 use crate::run::driver::now;
@@ -34,15 +35,26 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
         return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));
     }
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
-    let purpose = Purpose { run: stored.id().to_owned(), seq: still.run().seq + 1 };
+    // A command that was killed may have done it.
+    let before = rewound_before(&*stored, still.run(), &point)?
+        .filter(|_| args.restoring.worktree.is_none() && forgotten.is_empty());
+    let next = still.run().seq + 1;
+    let purpose =
+        Purpose { run: stored.id().to_owned(), seq: if before.is_some() { next - 1 } else { next } };
+    let staged = match before.is_some() && !args.restoring.files {
+        true => Staged::default(),
+        false => stage_tasks(&args.restoring, (&point, stored.id()), &purpose, &args.place)?,
+    };
     let states = (&point, still.run());
-    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)?;
+    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)
+        .inspect_err(|_| {
+            let _ = task_folders(&args.place, stored.id()).map(|tasks| discard(&tasks));
+        })?;
     let moved = Moved { folders: restored.iter().cloned().collect(), ..Moved::default() };
     let (end, mut writer) = still.into_parts();
-    let dropped = match rewound_before(&*stored, &end, &point)? {
-        // A command that was killed has done it.
-        Some(dropped) if moved.is_empty() && forgotten.is_empty() => dropped,
-        _ => {
+    let dropped = match before {
+        Some(dropped) => dropped,
+        None => {
             let dropped_worktrees = worktrees_since(&point.state, &end);
             let at_end = end.clone();
             let taken_over = |id: &str| match worktrees(&args.place, id) {
@@ -59,6 +71,7 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
     }
     drop(writer);
     if !args.options.quiet {
+        tell_of_tasks(&staged, stored.id(), stored.id());
         say(&format!("{} goes on after step {} again; what came then is in {dropped}", stored.id(), args.to));
     }
     if !args.run_it {

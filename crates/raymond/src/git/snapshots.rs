@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,13 +18,14 @@ use raymond_core::snapshot::FilesSnapshot;
 use super::adding::{add_all, look_at_all};
 use super::replaced::add_what_is_in_the_way;
 use super::repository::Repository;
+use super::task_files::{self, TaskFolder};
 use super::worktrees::discard;
 use super::{Git, GitError};
 
 /// Below this are the refs with the snapshots of runs.
 pub const REFS: &str = "refs/raymond";
 /// How long it may take to read all files of a folder.
-const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
+pub(super) const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// Settings for the snapshots alone: what only warns people must not fail.
 const SETTINGS: [&str; 3] =
     ["core.safecrlf=false", "core.untrackedCache=false", "core.logAllRefUpdates=false"];
@@ -50,7 +52,13 @@ pub struct Snapshots {
     /// The folder in which the run began, if its repository is the one for all folders inside of it.
     began_in: Option<PathBuf>,
     folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<Folder>>>>,
-    /// Held while the ref is moved on.
+    /// By agent. That of an agent whose snapshot is being taken is not in it.
+    task_folders: Mutex<BTreeMap<String, TaskFolder>>,
+    /// How many indexes of task folders there have been.
+    task_indexes: AtomicU64,
+    /// The tree without files in each repository.
+    empty_trees: Mutex<BTreeMap<PathBuf, String>>,
+    /// Held while a ref is moved on.
     chain: Mutex<()>,
     warned: Mutex<BTreeSet<String>>,
 }
@@ -86,6 +94,9 @@ impl Snapshots {
             own,
             began_in: began_in.map(Path::to_owned),
             folders,
+            task_folders: Mutex::default(),
+            task_indexes: AtomicU64::new(0),
+            empty_trees: Mutex::default(),
             chain: Mutex::default(),
             warned: Mutex::default(),
         };
@@ -147,7 +158,41 @@ impl Snapshots {
             folder: folder.repository.top.to_string_lossy().into_owned(),
             repository: folder.repository.common.to_string_lossy().into_owned(),
             shared,
+            task_folder: None,
         })
+    }
+
+    /// Keeps the files in the task folder of an agent that works in `cwd`, and returns their tree.
+    pub fn of_task_folder(
+        &self,
+        cwd: &Path,
+        (agent, task_folder): (&str, &Path),
+        about: &str,
+    ) -> Result<String, String> {
+        let failed =
+            |error: &dyn std::fmt::Display| format!("no snapshot of {}: {error}", task_folder.display());
+        let repository = lock(&*self.folder(cwd)?).repository.clone();
+        crate::files::create_private_folders(&self.indexes).map_err(|error| failed(&error))?;
+        let known = lock(&self.task_folders).remove(agent);
+        let mut known = known.unwrap_or_else(|| {
+            let number = self.task_indexes.fetch_add(1, Ordering::Relaxed);
+            TaskFolder::new(self.indexes.join(format!("task-{number}.index")))
+        });
+        let known_empty = lock(&self.empty_trees).get(&repository.common).cloned();
+        let empty = match known_empty {
+            Some(empty) => empty,
+            None => task_files::empty_tree(&repository).map_err(|error| failed(&error))?,
+        };
+        lock(&self.empty_trees).insert(repository.common.clone(), empty.clone());
+        let git = Git::in_repository(&repository).settings(&SETTINGS);
+        let keep = |tree: &str| {
+            let _chain = lock(&self.chain);
+            let message = format!("{} {about}, its task folder", self.run);
+            add_commit(&git, &task_files::ref_of(&self.run), tree, &message, None).map(drop)
+        };
+        let tree = known.keep((&repository, &empty), task_folder, keep).map_err(|error| failed(&error))?;
+        lock(&self.task_folders).insert(agent.to_owned(), known);
+        Ok(tree)
     }
 
     /// The tree of all files in a worktree that git does not ignore. It is on no ref, so `git gc` may remove it some day.
@@ -284,20 +329,31 @@ impl Folder {
 
     /// Puts a commit on the ref.
     fn commit(&self, name: &str, tree: &str, message: &str) -> Result<String, GitError> {
-        let git = ["AUTHOR", "COMMITTER"].iter().fold(self.git(), |git, who| {
-            git.variable(&format!("GIT_{who}_NAME"), "Raymond")
-                .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
-        });
-        let tip = git.text(&["rev-parse", "--verify", "--quiet", name]).ok();
         // The history of a branch begins in another run, whose ref has the snapshots up to there.
-        let parent = tip.clone().or_else(|| self.last.as_ref().map(|(commit, _)| commit.clone()));
-        let mut make = vec!["commit-tree", "-m", message];
-        make.extend(parent.iter().flat_map(|parent| ["-p", parent.as_str()]));
-        make.push(tree);
-        let commit = git.text(&make)?;
-        git.set_own_ref(name, &commit, tip.as_deref())?;
-        Ok(commit)
+        let before = self.last.as_ref().map(|(commit, _)| commit.as_str());
+        add_commit(&self.git(), name, tree, message, before)
     }
+}
+
+/// Puts a commit on a ref. `before` comes before the first one.
+fn add_commit(
+    git: &Git,
+    name: &str,
+    tree: &str,
+    message: &str,
+    before: Option<&str>,
+) -> Result<String, GitError> {
+    let git = ["AUTHOR", "COMMITTER"].iter().fold(git.clone(), |git, who| {
+        git.variable(&format!("GIT_{who}_NAME"), "Raymond")
+            .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
+    });
+    let tip = git.text(&["rev-parse", "--verify", "--quiet", name]).ok();
+    let mut make = vec!["commit-tree", "-m", message];
+    make.extend(tip.as_deref().or(before).iter().flat_map(|parent| ["-p", parent]));
+    make.push(tree);
+    let commit = git.text(&make)?;
+    git.set_own_ref(name, &commit, tip.as_deref())?;
+    Ok(commit)
 }
 
 impl Drop for Snapshots {
@@ -429,7 +485,8 @@ impl Restoring {
         let mut kept_as = None;
         if !is_saved || !ignored.is_empty() {
             if !force {
-                let others = if is_saved { Vec::new() } else { changed(&git, "HEAD", &now).unwrap_or_default() };
+                let others =
+                    if is_saved { Vec::new() } else { changed(&git, "HEAD", &now).unwrap_or_default() };
                 return Ok(Err(first_of(&[others, ignored.into_iter().collect()].concat())));
             }
             let listed = git.text(&["for-each-ref", "--format=%(refname)", kept])?;
@@ -438,8 +495,29 @@ impl Restoring {
             self.folder.commit(&name, &all, "Files that were replaced")?;
             kept_as = Some(name);
         }
-        git.text(&["read-tree", "-u", "--reset", commit])?;
+        let target = self.with_own_folder(&git, commit)?;
+        git.text(&["read-tree", "-u", "--reset", &target])?;
         Ok(Ok(kept_as))
+    }
+
+    /// A commit, or its tree with Raymond's own folder as it is now: settings in it may be part of the repository, and snapshots do not
+    /// look at them.
+    fn with_own_folder(&self, git: &Git, commit: &str) -> Result<String, GitError> {
+        let own = self.own.strip_prefix(&self.folder.repository.top).ok().and_then(Path::to_str);
+        let Some(own) = own.filter(|own| !own.is_empty()) else { return Ok(commit.to_owned()) };
+        let pattern = format!(":(top,literal){own}");
+        let in_index = git.bytes(&["ls-files", "-z", "--", &pattern], &[])?;
+        let in_commit = git.bytes(&["ls-tree", "-r", "-z", "--name-only", commit, "--", own], &[])?;
+        if in_index.is_empty() && in_commit.is_empty() {
+            return Ok(commit.to_owned());
+        }
+        git.bytes(&["update-index", "-q", "--add", "--remove", "-z", "--stdin"], &in_index)?;
+        let entries = git.bytes(&["ls-files", "-z", "--stage", "--", &pattern], &[])?;
+        let git = git.clone().variable("GIT_INDEX_FILE", self.indexes.join("target.index"));
+        git.text(&["read-tree", commit])?;
+        git.bytes(&["update-index", "--force-remove", "-z", "--stdin"], &in_commit)?;
+        git.bytes(&["update-index", "-z", "--index-info"], &entries)?;
+        git.text(&["write-tree"])
     }
 }
 
@@ -458,7 +536,7 @@ impl Drop for Restoring {
 }
 
 /// The first names, in one line.
-fn first_of(names: &[String]) -> String {
+pub fn first_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
     let first = names[..names.len().min(SHOWN)].join(", ");
     match names.len().saturating_sub(SHOWN) {

@@ -17,7 +17,7 @@ use raymond_core::worktree::Worktree;
 
 use crate::git::repository::Repository;
 use crate::git::worktrees::{Kept, Unsaved, Worktrees, unsaved};
-use crate::git::{Git, snapshots};
+use crate::git::{Git, snapshots, task_files};
 use crate::store::StateDir;
 
 /// Below this are the refs with what was put aside for runs.
@@ -44,7 +44,7 @@ pub struct Remains {
     proof: PathBuf,
 }
 
-/// The refs of all runs below [`snapshots::REFS`] and [`KEPT_REFS`], by repository and run.
+/// The refs of all runs below [`ALL_REFS`], by repository and run.
 #[derive(Debug, Default)]
 pub struct KnownRefs(RefCell<BTreeMap<PathBuf, RefsByRun>>);
 
@@ -61,7 +61,7 @@ impl KnownRefs {
 }
 
 /// What holds refs of runs: a run's are named by its id, or below it.
-const ALL_REFS: [&str; 2] = [snapshots::REFS, KEPT_REFS];
+const ALL_REFS: [&str; 3] = [snapshots::REFS, task_files::REFS, KEPT_REFS];
 
 fn list_refs(repository: &Path) -> RefsByRun {
     let list = [&["for-each-ref", "--format=%(refname)"], &ALL_REFS[..]].concat();
@@ -106,14 +106,14 @@ impl Remains {
         };
         let folders = run.map(|run| PathBuf::from(&run.cwd)).into_iter();
         let repositories = repositories(folders.chain([dir.path().to_owned()]), &worktrees);
-        let refs = |below: &str| {
+        let refs = |below: &str| -> Vec<(PathBuf, String)> {
             repositories.iter().flat_map(|repository| known.of(repository, below, id)).collect()
         };
         Ok(Self {
             id: id.to_owned(),
             bytes: files.iter().map(|path| size_of(path)).sum(),
             files,
-            refs: refs(snapshots::REFS),
+            refs: [refs(snapshots::REFS), refs(task_files::REFS)].concat(),
             kept_refs: refs(KEPT_REFS),
             worktrees_there: worktrees.iter().filter(has_folder).count(),
             worktrees,
@@ -182,7 +182,8 @@ fn size_of(path: &Path) -> u64 {
     entries.map(|entry| size_of(&entry.path())).sum()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file or a folder that need not be there. A link is not followed.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

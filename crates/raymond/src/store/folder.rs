@@ -158,6 +158,9 @@ impl FolderStore {
             return Ok(());
         }
         let mut files = self.dir.files_of(id).map_err(StoreError::BadId)?;
+        // A branch removes what it finds there, so what a process has left that died before the first event is fine, too.
+        let staged = self.dir.staged_scratch(id).map_err(StoreError::BadId)?;
+        files.retain(|path| *path != staged);
         files.push(self.dir.worktrees(id));
         let is_left = |path: &std::path::Path| {
             let Ok(data) = std::fs::symlink_metadata(path) else { return true };

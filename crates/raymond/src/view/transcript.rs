@@ -243,7 +243,8 @@ fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
 /// What the step has changed, if there are snapshots.
 fn write_changes(out: &mut impl Write, step: &Step) -> io::Result<()> {
     let Outcome::Finished(finished) = &step.outcome else { return Ok(()) };
-    let Some(FilesSnapshot { commit, before, folder, repository, shared }) = finished.files.as_deref() else {
+    let Some(FilesSnapshot { commit, before, folder, repository, shared, .. }) = finished.files.as_deref()
+    else {
         return Ok(());
     };
     heading(out, "changed files")?;

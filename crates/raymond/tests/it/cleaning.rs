@@ -217,7 +217,8 @@ fn in_a_named_folder_only_what_a_journal_accounts_for_is_removed() {
 fn in_a_named_folder_a_removal_that_was_interrupted_is_finished() {
     let rig = Rig::new(RAYMOND);
     rig.state("START.sh", "touch \"$RAYMOND_TASK_FOLDER/left\"; echo '<result>ok</result>'");
-    for way in [&["clean", "r", "--state-dir", "s"][..], &["clean", "--older-than", "0s", "--state-dir", "s"]] {
+    for way in [&["clean", "r", "--state-dir", "s"][..], &["clean", "--older-than", "0s", "--state-dir", "s"]]
+    {
         rig.raymond(&["workflow", "--id", "r", "--state-dir", "s"]).assert(0, "ok\n");
         // As a kill leaves it right after the first step.
         fs::rename(rig.path("s/r.jsonl"), rig.path("s/.r.jsonl.removed")).unwrap();
@@ -241,13 +242,17 @@ fn in_a_named_folder_nothing_is_removed_through_a_link() {
     std::os::unix::fs::symlink("../src", rig.path("s/debug")).unwrap();
     let done = rig.raymond(&["clean", "--older-than", "0s", "--state-dir", "s", "--discard-changes"]);
     assert!(done.exit == 0 && done.stdout.starts_with("removed r ("), "{done:?}");
-    assert_eq!((rig.read("src/r/main.rs"), rig.read("src/other/main.rs")), ("mine\n".into(), "mine\n".into()));
+    assert_eq!(
+        (rig.read("src/r/main.rs"), rig.read("src/other/main.rs")),
+        ("mine\n".into(), "mine\n".into())
+    );
 }
 
 #[test]
 fn a_run_that_waits_for_an_answer_is_removed_by_name_or_when_that_is_said() {
     let rig = Rig::new(RAYMOND);
-    rig.state("START.sh", "echo '<ask next=\"END\">really?</ask>'").state("END.sh", "echo '<result>ok</result>'");
+    rig.state("START.sh", "echo '<ask next=\"END\">really?</ask>'")
+        .state("END.sh", "echo '<result>ok</result>'");
     for id in ["a", "b", "r"] {
         rig.raymond(&["workflow", "--id", id]).assert_is(3);
     }
@@ -274,7 +279,8 @@ fn a_run_that_waits_for_an_answer_is_removed_by_name_or_when_that_is_said() {
         assert!(done.stdout.contains(&format!("removed {id} (")), "{done:?}");
     }
     // What a rewind has dropped asks nobody.
-    rig.state("START.sh", "echo '<goto>ASK</goto>'").state("ASK.sh", "echo '<ask next=\"END\">really?</ask>'");
+    rig.state("START.sh", "echo '<goto>ASK</goto>'")
+        .state("ASK.sh", "echo '<ask next=\"END\">really?</ask>'");
     rig.raymond(&["workflow", "--id", "r"]).assert_is(3);
     rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
     let done = rig.raymond(&["clean", "--older-than", "0s"]);

@@ -101,6 +101,8 @@ mod stopping;
 #[cfg(test)]
 mod strange_files;
 #[cfg(test)]
+mod task_folders;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod trust;

@@ -190,6 +190,13 @@ impl StateDir {
         Ok(self.run(id)?.scratch())
     }
 
+    /// Where the task folders of a run are put together that goes on from an earlier point. Ids never begin with a dot, so no run
+    /// has this folder.
+    pub fn staged_scratch(&self, id: &str) -> Result<PathBuf, BadRunId> {
+        check_run_id(id)?;
+        Ok(self.path.join(format!(".{id}.tasks")))
+    }
+
     /// The folder that holds the debug files of all runs.
     pub fn debug(&self) -> PathBuf {
         self.around().join("debug")
@@ -250,7 +257,7 @@ impl StateDir {
         let unfinished = segments.iter().copied().chain(segments.iter().max().map(|last| last + 1));
         let mut files: Vec<PathBuf> = segments.iter().map(|number| paths.segment(*number)).collect();
         files.extend(unfinished.map(|number| paths.unfinished_segment(number)));
-        files.extend([paths.payloads(), paths.inbox(), self.scratch(id)?]);
+        files.extend([paths.payloads(), paths.inbox(), self.staged_scratch(id)?, self.scratch(id)?]);
         // Nothing is removed through a link. In a project, none is followed that its user has not permitted.
         let is_link = std::fs::symlink_metadata(self.debug()).is_ok_and(|data| data.is_symlink());
         files.extend(Some(self.debug().join(id)).filter(|_| self.home.is_some() || !is_link));
@@ -279,7 +286,8 @@ impl StateDir {
                 note(id, Some(segment), &entry);
                 continue;
             }
-            let removed = name.strip_prefix('.').and_then(|name| name.strip_suffix(REMOVED)?.strip_suffix(".jsonl"));
+            let removed =
+                name.strip_prefix('.').and_then(|name| name.strip_suffix(REMOVED)?.strip_suffix(".jsonl"));
             let beside = || {
                 ["d", "in", "tasks", "lock", "mark"]
                     .iter()
