@@ -169,7 +169,9 @@ impl Cleaner<'_> {
         }
         let name = "remove it by its name, or with --waiting";
         match state {
-            Ok(run) if waits_for_person(run) => Some(Stays(format!("it waits for an answer; {name}"))),
+            Ok(run) if !run.is_dropped() && !run.asks().is_empty() => {
+                Some(Stays(format!("it waits for an answer; {name}")))
+            }
             // Without a journal, it is what an interrupted removal has left.
             Ok(_) | Err(StoreError::Missing { .. } | StoreError::Empty { .. }) => None,
             Err(error) if error.is_not_found() => None,
@@ -237,14 +239,6 @@ impl Cleaner<'_> {
 
 fn cannot_remove(id: &str, error: &std::io::Error) -> UserError {
     UserError::failed(format!("cannot remove all of {id}: {error}"))
-}
-
-/// Whether a question of the run is open. What a rewind has dropped asks nobody until a person goes on with it.
-fn waits_for_person(run: &Run) -> bool {
-    let is_dropped = run.origin.as_ref().is_some_and(|origin| {
-        origin.kept_from.is_some() && origin.run != run.id && run.seq == origin.seq + 1
-    });
-    !is_dropped && !run.asks().is_empty()
 }
 
 fn needed_by(branches: &[String]) -> String {

@@ -69,7 +69,7 @@ fn hand_everything_over(
     place: &Place,
 ) -> Result<(), UserError> {
     let Some(dropped) = &origin.dropped else { return Ok(()) };
-    move_answers(&*stored.inbox(), &*store.run(dropped)?.inbox());
+    move_answers(&*stored.inbox(), &*store.run(dropped)?.inbox(), run.last_time);
     // The event before is the last one that was dropped.
     let end = stored.state_after(run.seq - 1)?;
     let (from, to) = (worktrees(place, stored.id())?, worktrees(place, dropped)?);

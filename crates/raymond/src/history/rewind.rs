@@ -100,10 +100,19 @@ fn dropped_id(run: &str, number: u64) -> String {
     if is_short { id } else { id[..MAX_ID].replace('.', "-") }
 }
 
-/// Gives answers that were not taken yet to the run that has their questions. The same numbers will be asked again.
-pub fn move_answers(from: &dyn Inbox, to: &dyn Inbox) {
+/// Gives answers that were not taken yet to the run that has their questions. The same numbers will be asked again. What was given
+/// after the run was taken back is for that run.
+pub fn move_answers(from: &dyn Inbox, to: &dyn Inbox, rewound_at: Timestamp) {
+    #[derive(serde::Deserialize)]
+    struct Given {
+        given_at: Option<Timestamp>,
+    }
     for message in from.messages().unwrap_or_default() {
         if let Content::Text(text) = &message.content {
+            let given_at = serde_json::from_str::<Given>(text).ok().and_then(|given| given.given_at);
+            if given_at.is_some_and(|given_at| given_at > rewound_at) {
+                continue;
+            }
             // Without it, the question is only asked once more.
             let _ = to.post(&message.name, text);
         }

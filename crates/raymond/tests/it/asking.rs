@@ -816,3 +816,15 @@ fn an_answer_is_for_its_own_question_whatever_has_its_number_later() {
     live.wait().assert(0, "got after\n");
     rig.raymond(&["resume", "dropped-1-r"]).assert(0, "got before\n");
 }
+
+#[test]
+fn an_answer_that_is_given_after_a_rewind_is_for_the_run_that_was_taken_back() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<ask next=\"END\">really?</ask>'");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
+    rig.run().assert_is(3);
+    rig.raymond(&["answer", "r", "ask1", "first", "--resume"]).assert(0, "first\n");
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+    rig.raymond(&["answer", "r", "ask1", "second"]).assert_is(0);
+    rig.raymond(&["resume", "r"]).assert(0, "second\n");
+}
