@@ -7,7 +7,8 @@ use jiff::Timestamp;
 use raymond_core::run::Run;
 
 use super::args::CleanArgs;
-use super::find::{state_dir, store};
+use super::find::state_dir;
+use super::foreign::warn_of_foreign;
 use super::print::{print_stdout, say as tell};
 use super::rewound::finish_rewind;
 use crate::advice;
@@ -19,8 +20,10 @@ use crate::store::{Elsewhere, FolderStore, RunHandle, RunStore, StateDir, StoreE
 use crate::view::text::clean as without_controls;
 
 pub(super) fn clean(args: CleanArgs) -> Result<ExitKind, UserError> {
-    let (dir, store) = (state_dir(&args.place)?, store(&args.place)?);
-    let cleaner = Cleaner { dir: &dir, store: &*store, args: &args, refs: KnownRefs::default() };
+    let dir = state_dir(&args.place)?;
+    warn_of_foreign(&FolderStore::new(dir.clone()));
+    let store = FolderStore::new(dir.clone()).listed_once()?;
+    let cleaner = Cleaner { dir: &dir, store: &store, args: &args, refs: KnownRefs::default() };
     match (&args.run, args.older_than) {
         (Some(run), _) => cleaner.one(run)?,
         (None, Some(time)) => cleaner.older_than(time)?,
@@ -318,20 +321,32 @@ fn say(text: &str) -> Result<(), UserError> {
 mod tests {
     use super::super::args::Place;
     use super::*;
+    use crate::history::{Branch, Point, branch};
+    use crate::run::driver::now;
     use crate::store::suite::opening;
     use crate::store::{JournalOptions, LISTINGS};
 
-    /// The listings of folders that it takes to remove so many runs.
+    /// The listings of folders that it takes to remove so many runs: one, and branches of it.
     fn listings_of_removing(runs: u64) -> u64 {
         let folder = tempfile::tempdir().unwrap();
         let dir = StateDir::at(folder.path());
         let store = FolderStore::new(dir.clone());
-        for number in 0..runs {
-            let id = format!("r{number}");
-            let mut writer = store.create(&id, JournalOptions::default()).unwrap();
-            writer.commit(&opening(&id)).unwrap();
+        store.create("r", JournalOptions::default()).unwrap().commit(&opening("r")).unwrap();
+        let state = store.run("r").unwrap().load().unwrap();
+        let point = Point { seq: state.seq, step: None, state };
+        for number in 1..runs {
+            let how = Branch {
+                options: point.state.options.clone(),
+                reset_cost: false,
+                forgotten: Vec::new(),
+                moved: Default::default(),
+                kept_from: None,
+            };
+            let now = Timestamp::UNIX_EPOCH;
+            branch(&store, &format!("b{number}"), JournalOptions::default(), now, ("r", &point), how)
+                .unwrap();
         }
-        let in_a_minute = Timestamp::now() + jiff::SignedDuration::from_secs(60);
+        let in_a_minute = now() + jiff::SignedDuration::from_secs(60);
         let args = CleanArgs {
             run: None,
             older_than: Some(in_a_minute),
@@ -340,6 +355,7 @@ mod tests {
             discard_changes: false,
             place: Place { state_dir: Some(folder.path().to_owned()) },
         };
+        let store = store.listed_once().unwrap();
         let cleaner = Cleaner { dir: &dir, store: &store, args: &args, refs: KnownRefs::default() };
         let before = LISTINGS.get();
         cleaner.older_than(in_a_minute).unwrap();

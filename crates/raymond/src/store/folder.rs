@@ -76,6 +76,12 @@ impl FolderStore {
         Self { dir, disk, known: place::KnownSegments::default() }
     }
 
+    /// The same for a process that removes many runs: the folder is listed once, and not again after each change.
+    pub fn listed_once(self) -> Result<Self, StoreError> {
+        let segments = self.dir.segments().map_err(|error| StoreError::io(self.place(), "read", error))?;
+        Ok(Self { known: place::KnownSegments::listed(segments), ..self })
+    }
+
     /// Where the runs are.
     pub fn dir(&self) -> &StateDir {
         &self.dir

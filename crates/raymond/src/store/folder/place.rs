@@ -416,7 +416,17 @@ pub struct RunPaths {
 /// The segments of all runs in a folder, for as long as the folder does not change. A process that looks at many runs
 /// would list the whole folder for each of them otherwise.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownSegments(Arc<Mutex<Option<Listing>>>);
+pub(super) struct KnownSegments(Arc<Mutex<Option<Listing>>>, Option<Arc<HashMap<String, Vec<u32>>>>);
+
+impl KnownSegments {
+    /// The segments that a listing has shown, for a process that changes the folder itself. Newer ones are looked for by name.
+    pub(super) fn listed(segments: Vec<(String, u32)>) -> Self {
+        let mut all: HashMap<String, Vec<u32>> = HashMap::new();
+        segments.into_iter().for_each(|(id, number)| all.entry(id).or_default().push(number));
+        all.values_mut().for_each(|numbers| numbers.sort_unstable());
+        Self(Arc::default(), Some(Arc::new(all)))
+    }
+}
 
 #[derive(Debug)]
 struct Listing {
@@ -512,6 +522,12 @@ impl RunPaths {
 
     /// The numbers of the segments that exist, rising.
     pub fn segments(&self) -> io::Result<Vec<u32>> {
+        if let Some(listed) = &self.known.1 {
+            let mut numbers = listed.get(&self.id).cloned().unwrap_or_default();
+            let next = numbers.last().map_or(0, |last| last + 1);
+            numbers.extend((next..).take_while(|number| self.disk.length(&self.segment(*number)).is_some()));
+            return Ok(numbers);
+        }
         // Looked at first: a change during the listing makes it count as old.
         let Some(changed) = self.disk.changed(&self.dir) else { return self.list_segments() };
         let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);
