@@ -57,19 +57,9 @@ impl World {
             Branch { options, reset_cost: false, forgotten: Vec::new(), moved, kept_from: None };
         let begun =
             history_branch::begin(&self.store.clone(), (new, writer), self.now(), (origin, &point), how_begun);
+        self.note_given(new, how.budget, folder.as_ref().map(|(_, dir)| dir.as_str()), begun.is_ok());
         begun.map_err(|error| self.stopped(error))?;
-        self.has_begun(new, how.budget, folder.as_ref());
         self.unlock(folder.as_ref())
-    }
-
-    /// From now on people may rely on this.
-    fn has_begun(&mut self, id: &str, budget: Option<u32>, folder: Option<&(String, String)>) {
-        if let Some(budget) = budget {
-            self.work.budgets.insert(id.to_owned(), budget);
-        }
-        if let Some((_, dir)) = folder {
-            self.work.places.insert(id.to_owned(), dir.clone());
-        }
     }
 
     fn unlock(&mut self, folder: Option<&(String, String)>) -> Done<()> {
@@ -129,10 +119,8 @@ impl World {
         );
         // Also of a command that was killed.
         self.find_dropped();
+        self.note_given(id, None, folder.as_ref().map(|(_, dir)| dir.as_str()), dropped.is_ok());
         dropped.map_err(|error| self.stopped(error))?;
-        if let Some((_, dir)) = &folder {
-            self.work.places.insert(id.to_owned(), dir.clone());
-        }
         let rewound = stored.load().map_err(|error| self.stopped(error))?;
         self.finish_rewind(id, &rewound)?;
         drop(writer);
@@ -350,7 +338,9 @@ impl World {
             let files = &self.ground.commits[commit].files;
             kept.iter().all(|(name, piece)| files.get(name) == Some(piece))
         };
-        let saved = end.snapshots.get(top).map(|name| number_of(name));
+        // A removal that was killed may have deleted the ref of a snapshot.
+        let is_kept = |commit: &usize| self.has(Defect::TrustsLostSnapshot) || self.ground.is_on_ref(*commit, "refs/");
+        let saved = end.snapshots.get(top).map(|name| number_of(name)).filter(is_kept);
         let head = self.ground.head_of(folder);
         let is_unsaved = !is_saved(snapshot) && !is_saved(head) && !saved.is_some_and(is_saved);
         if is_unsaved && !self.has(Defect::KeepsNothing) {
@@ -392,7 +382,7 @@ impl World {
         let head = self.ground.head_of(folder);
         let files = self.ground.files_of(path, !self.has(Defect::OverlooksHidden));
         let is_detached = matches!(folder.head, Head::Detached(_)) && !self.has(Defect::OverlooksDetached);
-        files != self.ground.commits[head].files || (is_detached && !self.ground.is_on_branch(head))
+        files != self.ground.commits[head].files || (is_detached && !self.ground.is_on_ref(head, "refs/heads/"))
     }
 
     /// Removes the worktrees of a run in which nothing would be lost, or all. Returns whether some stay.

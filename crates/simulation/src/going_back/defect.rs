@@ -13,6 +13,8 @@ pub enum Defect {
     BranchSharesFolder,
     /// The branch of git stays behind when its worktree is handed over.
     LeavesBranchBehind,
+    /// A worktree is not made again after its folder was removed, because its branch has commits.
+    RefusesOwnBranch,
     /// A worktree is handed over before its mark is set, so that it counts as half made.
     MarksTooLate,
     /// Nothing finishes a rewind that was killed.
@@ -27,6 +29,8 @@ pub enum Defect {
     OverwritesIgnored,
     /// What is replaced is not kept.
     KeepsNothing,
+    /// A snapshot counts as saved although no ref has it any more.
+    TrustsLostSnapshot,
     /// What was kept before is overwritten by what is kept now.
     KeepsOnlyTheLast,
     /// Commits that no branch has count as saved.
@@ -50,12 +54,13 @@ pub enum Defect {
 }
 
 impl Defect {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::TakesOriginsWorktree,
         Self::ForgetsItsFolder,
         Self::DroppedSharesWorktree,
         Self::BranchSharesFolder,
         Self::LeavesBranchBehind,
+        Self::RefusesOwnBranch,
         Self::MarksTooLate,
         Self::LeavesRewindUnfinished,
         Self::UsesNameAgain,
@@ -63,6 +68,7 @@ impl Defect {
         Self::OverlooksHidden,
         Self::OverwritesIgnored,
         Self::KeepsNothing,
+        Self::TrustsLostSnapshot,
         Self::KeepsOnlyTheLast,
         Self::OverlooksDetached,
         Self::TakesOptionsBack,

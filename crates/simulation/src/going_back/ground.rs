@@ -164,9 +164,9 @@ impl Ground {
         files
     }
 
-    /// Whether a ref below `heads` has a commit.
-    pub fn is_on_branch(&self, commit: Commit) -> bool {
-        let tips = self.refs.iter().filter(|(name, _)| name.starts_with("refs/heads/"));
+    /// Whether one of the refs whose names begin like this has a commit.
+    pub fn is_on_ref(&self, commit: Commit, below: &str) -> bool {
+        let tips = self.refs.iter().filter(|(name, _)| name.starts_with(below));
         tips.into_iter().any(|(_, tip)| self.chain(*tip).any(|other| other == commit))
     }
 

@@ -57,7 +57,8 @@ pub fn random(seed: u64) -> History {
 }
 
 fn entry(deed: Deed, rng: &mut Rng) -> Entry {
-    let kill = rng.one_in(2).then(|| (rng.below(POINTS), rng.one_in(2)));
+    // Most commands have few points.
+    let kill = rng.one_in(2).then(|| (rng.clone().below(1 + rng.below(POINTS)), rng.one_in(2)));
     Entry { deed, seed: rng.number(), kill, again: !rng.one_in(3) }
 }
 
@@ -170,9 +171,13 @@ impl World {
                 None => nothing(),
             },
             Deed::Write { folder, file } => {
-                let folders = self.ground.folders.iter();
-                let whole = folders.filter(|(_, folder)| folder.made_for.is_none() && !folder.files.is_empty());
-                let paths = whole.map(|(path, _)| path.clone()).collect();
+                // People keep out of what is being made.
+                let is_whole = |path: &&String| {
+                    let is_marked = self.ground.marks.contains(*path);
+                    let is_of_worker = path.contains("/.raymond/worktrees/");
+                    is_marked || (!is_of_worker && self.ground.folders[*path].made_for.is_none())
+                };
+                let paths = self.ground.folders.keys().filter(is_whole).cloned().collect();
                 let Some(path) = one_of(paths, *folder) else { return nothing() };
                 let names = [TRACKED[0], TRACKED[1], NEW, IGNORED];
                 self.writes("written by a person", &path, names[usize::from(*file) % names.len()])

@@ -102,7 +102,6 @@ impl World {
         self.check_folders(&run)?;
         if let Some(budget) = budget {
             run.options.budget_usd = cents(budget);
-            self.work.budgets.insert(id.to_owned(), budget);
         }
         self.work.dropped.remove(id);
         let interrupted = interrupted(&run);
@@ -113,7 +112,21 @@ impl World {
             let text = "yes".to_owned().into();
             opening.push(Input::Answer(Answer { ask: ask.clone(), text, ..Answer::default() }));
         }
-        self.drive(Engine::take_up(run, writer), opening, steps)
+        let done = self.drive(Engine::take_up(run, writer), opening, steps);
+        self.note_given(id, budget, None, done.is_ok());
+        done
+    }
+
+    /// What a person has given counts once the command is done, and once it is recorded.
+    pub fn note_given(&mut self, id: &str, budget: Option<u32>, dir: Option<&str>, is_done: bool) {
+        let run = self.load(id);
+        let has = |is_it: &dyn Fn(&Run) -> bool| is_done || run.as_ref().is_some_and(is_it);
+        if let Some(budget) = budget.filter(|budget| has(&|run| run.options.budget_usd == cents(*budget))) {
+            self.work.budgets.insert(id.to_owned(), budget);
+        }
+        if let Some(dir) = dir.filter(|dir| has(&|run| run.cwd == *dir)) {
+            self.work.places.insert(id.to_owned(), dir.to_owned());
+        }
     }
 
     /// Takes the lease of a run, and finishes what a killed rewind has left.
@@ -236,17 +249,18 @@ impl World {
         if self.ground.marks.contains(path) {
             return Ok(Ok(()));
         }
-        let base = number_of(&worktree.base);
-        match self.ground.branch(&worktree.branch) {
-            Some(tip) if tip == base => {}
-            Some(_) => {
+        // A branch of this name is the run's own. It has commits if the folder was removed when the run was done.
+        let base = match self.ground.branch(&worktree.branch) {
+            Some(tip) if self.has(Defect::RefusesOwnBranch) && tip != number_of(&worktree.base) => {
                 return Ok(Err(format!("there is a branch `{}` already, at another commit", worktree.branch)));
             }
+            Some(tip) => tip,
             None => self.at("make the branch", &worktree.branch, |world| {
-                let time = world.seconds;
+                let (base, time) = (number_of(&worktree.base), world.seconds);
                 world.ground.set_ref(&head_ref(&worktree.branch), base, time);
+                base
             })?,
-        }
+        };
         if self.ground.folders.contains_key(path) {
             self.work.uses(run, path, "removes", &self.ground);
             self.at("remove what is half made", path, |world| world.ground.folders.remove(path))?;
