@@ -392,6 +392,14 @@ fn unreachable_commits(git: &Git) -> Option<String> {
     }
 }
 
+/// Whether the branch of a worktree is there.
+pub fn has_branch(worktree: &Worktree) -> bool {
+    let repository = Path::new(&worktree.repository);
+    let reference = format!("refs/heads/{}", worktree.branch);
+    let is_there = || Git::of_repository(repository).text(&["rev-parse", "--verify", "--quiet", &reference]);
+    repository.is_dir() && is_there().is_ok()
+}
+
 /// A branch on which nothing was committed is of no use, unless it is checked out somewhere.
 fn remove_unused_branch(git: &Git, worktree: &Worktree) {
     let reference = format!("refs/heads/{}", worktree.branch);

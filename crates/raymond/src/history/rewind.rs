@@ -1,12 +1,16 @@
 //! A run that is taken back to an earlier point. What came after it stays readable as a run of its own.
 
+use std::path::Path;
+
 use jiff::Timestamp;
 use raymond_core::decide;
 use raymond_core::event::{Event, Moved, Origin};
 use raymond_core::run::{Options, Run};
+use raymond_core::worktree::{Worktree, branch as branch_of};
 
 use super::branch::{Branch, branch};
 use super::point::Point;
+use crate::git::worktrees::has_branch;
 use crate::store::{Content, Inbox, JournalOptions, RunHandle, RunStore, RunWriter, StoreError};
 
 /// The longest id of a run.
@@ -66,11 +70,15 @@ fn keep(
     let options = Options { record: None, ..end.state.options.clone() };
     for number in 1_u64.. {
         let id = dropped_id(&run, number);
+        let moved = handed_over(&id);
+        if has_left_something(store, &id, &end.state, &moved)? {
+            continue;
+        }
         let how = Branch {
             options: options.clone(),
             reset_cost: false,
             forgotten: Vec::new(),
-            moved: handed_over(&id),
+            moved,
             kept_from: Some(kept_from),
         };
         match branch(store, &id, journal, now, (&run, &end), how) {
@@ -81,6 +89,17 @@ fn keep(
         }
     }
     Err(StoreError::Exists { run })
+}
+
+/// Whether a run of this name was removed and has left something where its worktrees and branches would be.
+fn has_left_something(store: &dyn RunStore, id: &str, end: &Run, moved: &Moved) -> Result<bool, StoreError> {
+    if !matches!(store.run(id)?.load(), Err(StoreError::Missing { .. } | StoreError::Empty { .. })) {
+        return Ok(false);
+    }
+    let is_moved = |worktree: &&Worktree| moved.folders.contains_key(&worktree.path);
+    let of_name = |worktree: &Worktree| Worktree { branch: branch_of(id, &worktree.name), ..worktree.clone() };
+    let has_folder = moved.folders.values().any(|path| Path::new(path).exists());
+    Ok(has_folder || end.worktrees.values().filter(is_moved).any(|worktree| has_branch(&of_name(worktree))))
 }
 
 /// Whether a run has exactly the history of another one, because an earlier try was interrupted.

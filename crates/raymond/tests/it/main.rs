@@ -101,6 +101,8 @@ mod stopping;
 #[cfg(test)]
 mod strange_files;
 #[cfg(test)]
+mod taken_back;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod trust;

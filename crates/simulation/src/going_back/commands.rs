@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use raymond::history::{Back, Branch, Point, branch as history_branch, rewind};
 use raymond::run::engine::Engine;
 use raymond::store::{RunHandle, RunStore, Start};
-use raymond_core::event::{Body, Origin};
+use raymond_core::event::Body;
 use raymond_core::input::Input;
 use raymond_core::run::{Run, RunStatus, Status};
 use raymond_core::worktree::Worktree;
@@ -117,25 +117,12 @@ impl World {
             JOURNAL,
             now,
         );
-        // Also of a command that was killed.
-        self.find_dropped();
         self.note_given(id, None, folder.as_ref().map(|(_, dir)| dir.as_str()), dropped.is_ok());
         dropped.map_err(|error| self.stopped(error))?;
         let rewound = stored.load().map_err(|error| self.stopped(error))?;
         self.finish_rewind(id, &rewound)?;
         drop(writer);
         self.unlock(folder.as_ref())
-    }
-
-    /// What a rewind has dropped is in a run that has its events and one more.
-    fn find_dropped(&mut self) {
-        for id in self.ids() {
-            let Some(run) = self.load(&id) else { continue };
-            let keeps = |origin: &Origin| origin.kept_from.is_some() && run.seq == origin.seq + 1;
-            if run.origin.as_ref().is_some_and(keeps) {
-                self.work.dropped.insert(id);
-            }
-        }
     }
 
     /// Whether nothing has happened to a run since it was rewound.
@@ -295,6 +282,8 @@ impl World {
             if is_used && !self.has(Defect::TrustsNoLock) {
                 return Err(Stop::Refused(format!("{dir} is a folder of {run}")));
             }
+            let user = self.runs().find(|(_, run)| run.cwd == dir).map(|(id, _)| id.clone());
+            self.work.expect(user.is_none(), || format!("{dir} is removed, in which {user:?} works"));
             self.at("remove what is half made", dir, |world| world.ground.folders.remove(dir))?;
         }
         self.at("add the worktree", dir, |world| {
@@ -425,13 +414,9 @@ impl World {
 
     /// The questions that people are shown, with the runs that ask them.
     pub fn inbox(&self) -> Vec<(String, String)> {
-        let is_shown = |id: &String| !self.work.dropped.contains(id) || self.has(Defect::DroppedAsks);
-        let asks = |id: String| {
-            let run = self.load(&id)?;
-            let asks: Vec<_> = run.asks().into_iter().map(|(_, ask)| (id.clone(), ask.id.clone())).collect();
-            Some(asks)
-        };
-        self.ids().into_iter().filter(is_shown).filter_map(asks).flatten().collect()
+        let is_shown = |id: &str| !self.work.dropped.contains(id) || self.has(Defect::DroppedAsks);
+        let runs = self.runs().filter(|(id, _)| is_shown(id));
+        runs.flat_map(|(id, run)| run.asks().into_iter().map(|(_, ask)| (id.clone(), ask.id.clone()))).collect()
     }
 
     /// Removes old runs, unless somebody waits for them.
@@ -495,7 +480,6 @@ impl World {
             world.store.inner.remove(id);
             world.work.budgets.remove(id);
             world.work.places.remove(id);
-            world.work.dropped.remove(id);
             if leaves_something && !world.has(Defect::UsesNameAgain) {
                 world.store.taken().insert(id.to_owned());
             }

@@ -212,7 +212,7 @@ fn which(restore: u8) -> Option<Restore> {
     match restore % 8 {
         0 | 1 => Some(Restore::InPlace { force: true }),
         2 => Some(Restore::InPlace { force: false }),
-        3..=5 => Some(Restore::Into { dir: format!("/d{}", restore / 8 % 3) }),
+        3..=5 => Some(Restore::Into { dir: format!("/d{}", restore / 8 % 2) }),
         _ => None,
     }
 }

@@ -103,7 +103,6 @@ impl World {
         if let Some(budget) = budget {
             run.options.budget_usd = cents(budget);
         }
-        self.work.dropped.remove(id);
         let interrupted = interrupted(&run);
         let options = Box::new(run.options.clone());
         let resume = Input::Resume { options, interrupted, forgotten: Vec::new(), moved: None };

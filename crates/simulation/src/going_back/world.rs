@@ -1,19 +1,21 @@
 //! A machine with a repository, runs in it, and people; whatever is done to one of them is a numbered point.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use raymond::store::memory::MemoryStore;
 use raymond::store::{
     Durability, JournalOptions, RunEntry, RunHandle, RunStore, RunWriter, Start, StoreError,
 };
-use raymond_core::event::{Body, Event};
+use raymond_core::event::{Body, Event, Origin};
 use raymond_core::run::Run;
 
 use super::defect::Defect;
 use super::ground::{FIRST_WORK, Folder, Ground, Piece, head_ref, name_of};
 use super::rules;
+use super::session::cents;
 use super::work::Work;
 use crate::disk::SimDisk;
 use crate::fault::{Down, Fault, Kind, Site, Tape};
@@ -43,6 +45,8 @@ pub struct World {
     pub seconds: i64,
     pub runs_started: u32,
     last_piece: Piece,
+    /// The runs as they were when they were last looked at, with the time of their last write.
+    states: BTreeMap<String, (SystemTime, Run)>,
 }
 
 impl World {
@@ -59,6 +63,7 @@ impl World {
             seconds: 0,
             runs_started: 0,
             last_piece: FIRST_WORK,
+            states: BTreeMap::new(),
         }
     }
 
@@ -133,14 +138,30 @@ impl World {
         piece
     }
 
-    /// All runs, by their names.
+    /// Looks at all runs. Those that were not written since are as they were.
+    pub fn look(&mut self) {
+        let mut states = BTreeMap::new();
+        for entry in self.store.list().unwrap_or_default() {
+            let id = entry.run.id().to_owned();
+            let known = self.states.remove(&id).filter(|(modified, _)| *modified == entry.modified);
+            let state = known.or_else(|| Some((entry.modified, entry.run.load().ok()?)));
+            states.extend(state.map(|state| (id, state)));
+        }
+        self.states = states;
+        // What was dropped is in a run that has its events and one more, until somebody goes on with it.
+        let keeps = |run: &Run, origin: &Origin| origin.kept_from.is_some() && run.seq == origin.seq + 1;
+        let keepers = self.runs().filter(|(_, run)| run.origin.as_ref().is_some_and(|origin| keeps(run, origin)));
+        self.work.dropped = keepers.map(|(id, _)| id.clone()).collect();
+    }
+
+    /// All runs that there were at the last look, by their names.
     pub fn ids(&self) -> Vec<String> {
-        let entries = self.store.list().unwrap_or_default();
-        let has_begun = |entry: &RunEntry| entry.run.load().is_ok();
-        let mut ids: Vec<String> =
-            entries.iter().filter(|entry| has_begun(entry)).map(|entry| entry.run.id().to_owned()).collect();
-        ids.sort();
-        ids
+        self.states.keys().cloned().collect()
+    }
+
+    /// The same, with their states.
+    pub fn runs(&self) -> impl Iterator<Item = (&String, &Run)> {
+        self.states.iter().map(|(id, (_, run))| (id, run))
     }
 
     pub fn load(&self, id: &str) -> Option<Run> {
@@ -185,21 +206,21 @@ impl World {
 
     /// What must be true between any two commands, also after a kill.
     pub fn check(&mut self) {
+        self.look();
         self.work.check(&self.ground);
-        let mut owners: std::collections::BTreeMap<String, String> = std::collections::BTreeMap::new();
-        for id in self.ids() {
-            let Some(run) = self.load(&id) else { continue };
+        let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+        for (id, (_, run)) in &self.states {
             for worktree in run.own_worktrees() {
-                self.work.expect(worktree.path == rules::path_of(&id, &worktree.name), || {
+                self.work.expect(worktree.path == rules::path_of(id, &worktree.name), || {
                     format!("the worktree {} of {id} is in {}", worktree.name, worktree.path)
                 });
-                if let Some(other) = owners.insert(worktree.path.clone(), id.clone()) {
+                if let Some(other) = owners.insert(&worktree.path, id) {
                     self.work.broken.push(format!("two owners: {other} and {id} have {}", worktree.path));
                 }
             }
             for agent in run.agents.values() {
                 if let Some(worktree) = agent.worktree.as_deref() {
-                    self.work.expect(rules::is_own(&id, worktree), || {
+                    self.work.expect(rules::is_own(id, worktree), || {
                         format!("two owners: {} of {id} works in {}", agent.id, worktree.path)
                     });
                     self.work.expect(agent.cwd.starts_with(&worktree.path), || {
@@ -207,15 +228,14 @@ impl World {
                     });
                 }
             }
-            if let Some(budget) = self.work.budgets.get(&id).copied() {
+            if let Some(budget) = self.work.budgets.get(id).copied() {
                 let has = run.options.budget_usd;
-                self.work.expect(has == super::session::cents(budget), || {
+                self.work.expect(has == cents(budget), || {
                     format!("{id} has the budget {has} instead of {budget} cents, as was given last")
                 });
             }
-            if let Some(place) = self.work.places.get(&id).cloned() {
-                self.work
-                    .expect(run.cwd == place, || format!("{id} works in {} instead of {place}", run.cwd));
+            if let Some(place) = self.work.places.get(id).cloned() {
+                self.work.expect(run.cwd == place, || format!("{id} works in {} instead of {place}", run.cwd));
             }
         }
     }
