@@ -197,6 +197,14 @@ fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether the branch of a worktree is there.
+pub fn has_branch(worktree: &Worktree) -> bool {
+    let repository = Path::new(&worktree.repository);
+    let reference = format!("refs/heads/{}", worktree.branch);
+    let is_there = || Git::of_repository(repository).text(&["rev-parse", "--verify", "--quiet", &reference]);
+    repository.is_dir() && is_there().is_ok()
+}
+
 fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
@@ -390,14 +398,6 @@ fn unreachable_commits(git: &Git) -> Option<String> {
         Ok(_) => Some("it has commits that no branch has".to_owned()),
         Err(error) => Some(error.to_string()),
     }
-}
-
-/// Whether the branch of a worktree is there.
-pub fn has_branch(worktree: &Worktree) -> bool {
-    let repository = Path::new(&worktree.repository);
-    let reference = format!("refs/heads/{}", worktree.branch);
-    let is_there = || Git::of_repository(repository).text(&["rev-parse", "--verify", "--quiet", &reference]);
-    repository.is_dir() && is_there().is_ok()
 }
 
 /// A branch on which nothing was committed is of no use, unless it is checked out somewhere.
