@@ -148,6 +148,12 @@ impl Run {
         }
     }
 
+    /// Whether it keeps what a rewind has dropped, and nobody has gone on with it since. It asks nobody until it is resumed.
+    pub fn is_dropped(&self) -> bool {
+        let keeper = self.origin.as_ref().filter(|origin| origin.kept_from.is_some());
+        keeper.is_some_and(|origin| self.seq == origin.seq + 1)
+    }
+
     /// The worktrees that were made for this run. A branch also knows those of its origin.
     pub fn own_worktrees(&self) -> impl Iterator<Item = &Worktree> {
         self.worktrees.values().filter(|worktree| worktree.branch == branch(&self.id, &worktree.name))
@@ -275,6 +281,11 @@ impl Run {
         let agents = self.agents.values_mut().flat_map(Agent::payloads_mut);
         let workers = self.workers.values_mut().flat_map(BTreeMap::values_mut);
         agents.chain(workers.filter_map(|worker| worker.result.as_mut())).chain(&mut self.result).collect()
+    }
+
+    /// Whether a step has started and not ended.
+    pub fn is_under_way(&self, step: u64) -> bool {
+        self.agents.values().any(|agent| agent.work().is_some_and(|work| work.step == step))
     }
 
     /// Agents in the order they were started.

@@ -37,6 +37,15 @@ pub struct Worktree {
     pub repository: String,
 }
 
+impl Worktree {
+    /// The run that it is made for, or given to: the one that its branch is named after.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        let rest = self.branch.strip_prefix(BRANCH_PREFIX).and_then(|rest| rest.strip_prefix('/'));
+        rest.and_then(|rest| rest.split_once('/')).map_or("", |(run, _)| run)
+    }
+}
+
 /// The branch of a worktree.
 #[must_use]
 pub fn branch(run: &str, name: &str) -> String {

@@ -21,6 +21,10 @@ pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
             stop(run, event);
         }
     }
+    // What was dropped waits for nobody.
+    if origin.kept_from.is_some() && run.status == RunStatus::Waiting {
+        stop(run, event);
+    }
     if origin.run != event.run {
         run.started_at = event.time;
     }

@@ -88,7 +88,7 @@ fn only_question(store: &dyn RunStore, ask: Option<&str>) -> Result<(Arc<dyn Run
         // A damaged run asks nothing that could be answered.
         let Ok(run) = entry.run.load() else { continue };
         let inbox = entry.run.inbox();
-        for (_, question) in run.asks() {
+        for (_, question) in run.asks().into_iter().filter(|_| !run.is_dropped()) {
             let is_meant = ask.is_none_or(|ask| question.id == ask);
             if is_meant && !inbox.contains(&message_name(&question.id)) {
                 open.push((Arc::clone(&entry.run), question.id.clone()));

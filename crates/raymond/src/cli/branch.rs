@@ -1,5 +1,6 @@
 //! `raymond branch`
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use raymond_core::event::Moved;
@@ -43,10 +44,11 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
     let ids = ids(args.id.as_deref(), || run_id_for(Path::new(&point.state.scope)));
     let (id, mut writer) = begin(&*store, ids, journal_options(&config.raymond))?;
     let purpose = Purpose { run: id.clone(), seq: point.seq + 1 };
-    let states = (&point, &origin.load()?);
-    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)
+    let end = origin.load()?;
+    let (states, quiet) = ((&point, &end), args.options.quiet);
+    let restored = restore(&args.restoring, &*store, states, &BTreeMap::new(), purpose, &args.place, quiet)
         .inspect_err(|_| writer.abandon())?;
-    let mut moved = worktrees_of_branch(&point.state, &id, &worktrees(&args.place, &id)?);
+    let mut moved = worktrees_of_branch(&*store, &point.state, &id, &worktrees(&args.place, &id)?)?;
     moved.folders.extend(restored.clone());
     let how = Branch { moved, ..how };
     branch::begin(&*store, (&id, writer), now(), (origin.id(), &point), how)?;

@@ -133,7 +133,8 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
     let mut damage = None;
     for RunEntry { run, .. } in &runs {
         match run.load() {
-            Ok(state) if state.status == RunStatus::Completed => {}
+            // What a rewind has dropped goes on only if it is named.
+            Ok(state) if state.status == RunStatus::Completed || state.is_dropped() => {}
             Ok(_) => match run.holder() {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(Arc::clone(run)),
@@ -147,8 +148,10 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
         (Some(error), _) => error.into(),
         (None, true) => UserError::usage(format!("there are no runs in {}", store.place()))
             .hint("start one: raymond WORKFLOW"),
-        (None, false) => UserError::usage(format!("no run in {} can go on", store.place()))
-            .hint(format!("each is completed or running; see: {}", advice::command("list"))),
+        (None, false) => UserError::usage(format!("no run in {} can go on", store.place())).hint(format!(
+            "each is completed, or running, or keeps what a rewind has dropped; see: {}",
+            advice::command("list")
+        )),
     })
 }
 

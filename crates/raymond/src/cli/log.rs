@@ -12,6 +12,7 @@ use super::find::{find_run, store};
 use super::pager::Pager;
 use super::show::{Shown, show_steps};
 use crate::error::{ExitKind, UserError};
+use crate::history::point::check_kept;
 use crate::run::driver::exit_of;
 use crate::store::{Events, Payloads, RunHandle, Start};
 use crate::view::json::event_line;
@@ -130,6 +131,9 @@ impl<W: Write> Log<W> {
     fn check_found(&self, run: &dyn RunHandle) -> Result<(), UserError> {
         if self.found > 0 {
             return Ok(());
+        }
+        if let Some(step) = self.step {
+            check_kept(run, step)?;
         }
         let what = match (&self.agent, self.step) {
             (Some(agent), None) => format!("agent `{agent}`"),

@@ -1,5 +1,7 @@
 //! What `branch` and `rewind` do with `--files`.
 
+use std::collections::BTreeMap;
+
 use raymond_core::run::Run;
 
 use super::args::{Place, RestoreArgs};
@@ -11,11 +13,13 @@ use crate::history::{Point, files};
 use crate::store::RunStore;
 
 /// Restores the files of a point, and returns the folder that they were in with the one that has them now, if it is
-/// another one. `end` is the newest state of the run, and the purpose names the event that goes on with the files.
+/// another one. `end` is the newest state of the run, `folders` has where it works now by where it worked then, and the
+/// purpose names the event that goes on with the files.
 pub(super) fn restore(
     args: &RestoreArgs,
     store: &dyn RunStore,
     (point, end): (&Point, &Run),
+    folders: &BTreeMap<String, String>,
     purpose: Purpose,
     place: &Place,
     quiet: bool,
@@ -29,7 +33,7 @@ pub(super) fn restore(
     };
     let own = own_folder(place)?;
     let indexes = scratch_folder(place, &end.id)?.join(format!("{INDEXES}restore"));
-    let (from, to, kept) = files::restore(store, (&point.state, end), &target, (&own, &indexes))?;
+    let (from, to, kept) = files::restore(store, (&point.state, end), folders, &target, (&own, &indexes))?;
     if !quiet {
         let after = point.step.map_or_else(|| "its end".to_owned(), |step| format!("step {step}"));
         say(&format!("the files are as they were after {after}, in {}", to.display()));

@@ -16,7 +16,7 @@ use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
-use crate::history::files::{handed_over, worktrees_since};
+use crate::history::files::{folders_since, given_up, handed_over, moved_back};
 use crate::history::{Back, Point, rewind};
 use crate::run::caller::Caller;
 use crate::run::driver::now;
@@ -35,18 +35,22 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
     }
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
     let purpose = Purpose { run: stored.id().to_owned(), seq: still.run().seq + 1 };
-    let states = (&point, still.run());
-    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)?;
-    let moved = Moved { folders: restored.iter().cloned().collect(), ..Moved::default() };
+    let (states, quiet) = ((&point, still.run()), args.options.quiet);
+    let mut folders = folders_since(&*stored, point.seq)?;
+    let restored = restore(&args.restoring, &*store, states, &folders, purpose, &args.place, quiet)?;
+    let has_new_folder = restored.as_ref().is_some_and(|(then, now)| folders.get(then) != Some(now));
+    folders.extend(restored.clone());
     let (end, mut writer) = still.into_parts();
     let dropped = match rewound_before(&*stored, &end, &point)? {
         // A command that was killed has done it.
-        Some(dropped) if moved.is_empty() && forgotten.is_empty() => dropped,
+        Some(dropped) if !has_new_folder && forgotten.is_empty() => dropped,
         _ => {
-            let dropped_worktrees = worktrees_since(&point.state, &end);
+            let given_up = given_up(&point.state, &end);
+            let own = worktrees(&args.place, stored.id())?;
+            let moved = moved_back(&*store, (&point.state, &end), folders, &given_up, &own)?;
             let at_end = end.clone();
             let taken_over = |id: &str| match worktrees(&args.place, id) {
-                Ok(places) => handed_over(&at_end, &dropped_worktrees, id, &places),
+                Ok(places) => handed_over(&at_end, &given_up, id, &places),
                 Err(_) => Moved::default(),
             };
             let back = Back { point: &point, forgotten, moved, handed_over: &taken_over };

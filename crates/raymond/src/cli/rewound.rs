@@ -6,13 +6,13 @@
 use std::path::Path;
 
 use raymond_core::event::{Body, Origin};
-use raymond_core::run::{Agent, Run};
+use raymond_core::run::Run;
 
 use super::args::Place;
 use super::find::{debug_root, worktrees};
 use super::print::say;
 use crate::error::UserError;
-use crate::history::files::{hand_over, worktrees_since};
+use crate::history::files::{given_up, hand_over};
 use crate::history::move_answers;
 use crate::store::{RunHandle, RunStore, Start, StoreError};
 use crate::view::debug::{move_steps, share_steps};
@@ -65,9 +65,9 @@ fn hand_everything_over(
     let Some(dropped) = &origin.dropped else { return Ok(()) };
     move_answers(&*stored.inbox(), &*store.run(dropped)?.inbox());
     // The event before is the last one that was dropped.
-    let end = stored.state_after(run.seq - 1)?;
+    let (point, end) = (stored.state_after(origin.seq)?, stored.state_after(run.seq - 1)?);
     let (from, to) = (worktrees(place, stored.id())?, worktrees(place, dropped)?);
-    for worktree in worktrees_since(run, &end) {
+    for worktree in given_up(&point, &end) {
         if let Err(error) = hand_over(&worktree, &from, (dropped, &to)) {
             say(&format!("warning: the worktree `{}` cannot be given to {dropped}: {error}", worktree.name));
         }
@@ -103,6 +103,5 @@ fn share_debug_files(
 
 /// Whether a step is behind the run.
 fn has_ended(run: &Run, step: u64) -> bool {
-    let is_ahead = |agent: &Agent| agent.work().is_some_and(|work| work.step == step);
-    step <= run.steps_started && !run.agents.values().any(is_ahead)
+    step <= run.steps_started && !run.is_under_way(step)
 }

@@ -11,6 +11,7 @@ use super::settings::{self, of_looking};
 use crate::agent::registry::Backends;
 use crate::agent::{DEFAULT_BACKEND, Invocation};
 use crate::error::{ExitKind, UserError};
+use crate::history::point::check_kept;
 use crate::store::{RunHandle, Start};
 use crate::trust::Area;
 use crate::view::steps::{Step, Steps};
@@ -86,6 +87,9 @@ fn each_step(
 }
 
 fn no_such_step(run: &dyn RunHandle, step: Option<u64>) -> UserError {
+    if let Some(Err(deleted)) = step.map(|step| check_kept(run, step)) {
+        return deleted.into();
+    }
     let started = run.load().map_or(0, |run| run.steps_started);
     let steps = match started {
         0 => "no step has started in it yet".to_owned(),

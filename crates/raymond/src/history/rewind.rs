@@ -41,18 +41,23 @@ pub fn rewind(
     now: Timestamp,
 ) -> Result<String, StoreError> {
     let (run, seq) = (end.id.clone(), end.seq);
+    // What a person has said about the run since is no part of what is dropped.
+    let mut state = point.state.clone();
+    state.options = end.options.clone();
+    let origins = store.run(&run)?.origins()?;
+    let reset_cost = origins.iter().any(|origin| origin.reset_cost && origin.seq >= point.seq);
     let dropped = keep(store, (Point::at_end(end), point.seq), handed_over, journal, now)?;
     let origin = Origin {
         run: run.clone(),
         seq: point.seq,
         step: point.step,
-        reset_cost: false,
+        reset_cost,
         forgotten,
         dropped: Some(dropped.clone()),
         kept_from: None,
     };
     let nonce = uuid::Uuid::new_v4().to_string();
-    let body = decide::branch(&point.state, nonce, origin, moved);
+    let body = decide::branch(&state, nonce, origin, moved);
     writer.rewind(&Event { seq: seq + 1, time: now, run, body })?;
     Ok(dropped)
 }

@@ -63,6 +63,9 @@ pub fn give(
         },
     };
     let run = stored.load()?;
+    if run.is_dropped() {
+        return Err(is_dropped(&run.id));
+    }
     let ask = choose(stored, &run, ask)?;
     let answer = Answer::new((&ask.id, ask.opened_at), text, way);
     check(ask, &answer)?;
@@ -81,6 +84,12 @@ pub fn give(
         None => wait_until_taken(stored, &answer)?,
     };
     Ok(Given { ask, to })
+}
+
+/// Why a run that keeps what a rewind has dropped takes no answer.
+pub fn is_dropped(run: &str) -> UserError {
+    UserError::usage(format!("{run} keeps what a rewind has dropped, and asks nobody"))
+        .hint(format!("to go on with it all the same: {}", advice::command(&format!("resume {run}"))))
 }
 
 /// All answers to a question have the same name, so that only the first can be posted.

@@ -290,7 +290,7 @@ impl Story {
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
             | Body::RunFinished { .. } => {}
-            Body::Snapshot { state } => self.pass_over_deleted(event, state),
+            Body::Snapshot { state } => self.pass_over_deleted(event, state)?,
         }
         Ok(())
     }
@@ -319,7 +319,10 @@ impl Story {
     }
 
     /// Takes what a snapshot says of the events that were deleted: the agents and the cost. Their steps are lost.
-    fn pass_over_deleted(&mut self, event: &Event, state: &Run) {
+    fn pass_over_deleted(&mut self, event: &Event, state: &Run) -> io::Result<()> {
+        let is_over = |step: &u64| !state.is_under_way(*step);
+        let over: Vec<u64> = self.open_steps.iter().copied().filter(is_over).collect();
+        over.into_iter().try_for_each(|step| self.interrupt(event, step))?;
         for agent in state.agents_by_birth() {
             let id = self.number_of(agent.id.as_str());
             let state = self.number_of(agent.state.as_str());
@@ -339,6 +342,7 @@ impl Story {
             });
         }
         self.cost(event, state.cost_usd);
+        Ok(())
     }
 
     fn start_step(&mut self, event: &Event, started: &StepStarted) -> io::Result<()> {

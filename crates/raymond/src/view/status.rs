@@ -264,6 +264,7 @@ pub fn status_of(recorded: RunStatus, is_live: bool) -> RunStatus {
 }
 
 pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
+    let asks = run.asks().into_iter().filter(|_| !run.is_dropped());
     RunView {
         run: run.id.clone(),
         workflow: run.workflow.clone(),
@@ -282,7 +283,7 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         fan_outs: fan_outs_of(run),
-        asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
+        asks: asks.map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
         containment: None,
         engine: None,
         seen_at: None,

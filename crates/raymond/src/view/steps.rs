@@ -63,6 +63,8 @@ pub enum AttemptEnd {
 pub enum Outcome {
     /// It has not ended.
     Open,
+    /// It has ended, and the events from the first number to the second were deleted.
+    Deleted(u64, u64),
     Finished(Box<StepFinished>),
     Failed(Box<StepFailed>),
 }
@@ -70,7 +72,7 @@ pub enum Outcome {
 impl Step {
     pub fn cost(&self) -> Option<Usd> {
         match &self.outcome {
-            Outcome::Open => None,
+            Outcome::Open | Outcome::Deleted(..) => None,
             Outcome::Finished(finished) => Some(finished.cost_usd),
             Outcome::Failed(failed) => Some(failed.cost_usd),
         }
@@ -79,7 +81,7 @@ impl Step {
     /// How long it took, retries and reminders included.
     pub fn duration_ms(&self) -> Option<u64> {
         match &self.outcome {
-            Outcome::Open => None,
+            Outcome::Open | Outcome::Deleted(..) => None,
             Outcome::Finished(finished) => Some(finished.duration_ms),
             Outcome::Failed(failed) => Some(failed.duration_ms),
         }
@@ -94,7 +96,7 @@ impl Step {
                 let session = finished.session.as_ref()?;
                 Some((&session.id, session.backend.as_deref().or(backend)))
             }
-            Outcome::Open | Outcome::Failed(_) => {
+            Outcome::Open | Outcome::Deleted(..) | Outcome::Failed(_) => {
                 let session = last?.session.as_deref()?;
                 Some((session, backend))
             }
@@ -183,6 +185,15 @@ impl Steps {
                 self.ended(number, failed.message.as_ref(), AttemptEnd::Final);
                 self.step(number, &failed.agent, &failed.state).outcome =
                     Outcome::Failed(Box::new(failed.clone()));
+            }
+            Body::Snapshot { state } => {
+                let first = self.run.as_ref().map_or(1, |run| run.seq + 1);
+                let is_over = |step: &&mut Step| {
+                    matches!(step.outcome, Outcome::Open) && !state.is_under_way(step.number)
+                };
+                for step in self.open.values_mut().filter(is_over) {
+                    step.outcome = Outcome::Deleted(first, event.seq);
+                }
             }
             _ => {}
         }

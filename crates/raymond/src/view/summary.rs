@@ -21,7 +21,7 @@ use crate::store::{RunHandle, SealedFile};
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// How long the file may be: that of some 100,000 runs.
 const MAX_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -82,7 +82,8 @@ impl Numbers {
     /// What a run has in common with the one that it goes on from. A run that keeps what a rewind dropped has that for
     /// itself.
     fn shared(handle: &dyn RunHandle, origin: &Origin) -> Option<Self> {
-        let state = handle.state_after(origin.kept_from.unwrap_or(origin.seq)).ok()?;
+        let shared = origin.kept_from.map_or(origin.seq, |kept| kept.min(origin.seq));
+        let state = handle.state_after(shared).ok()?;
         // A turn that was under way is begun again.
         let is_turn =
             |agent: &&Agent| matches!(agent.status, Status::Running { .. }) && agent.state.kind().is_prompt();
@@ -119,7 +120,7 @@ impl Summary {
         let waits = |status: &Status| {
             matches!(status, Status::Asking { .. } | Status::Joining { .. } | Status::Failed { .. })
         };
-        let open_asks = run.asking_agents().len();
+        let open_asks = if run.is_dropped() { 0 } else { run.asking_agents().len() };
         Self {
             workflow: run.workflow.clone(),
             scope: run.scope.clone(),

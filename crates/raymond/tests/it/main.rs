@@ -44,6 +44,8 @@ mod following;
 #[cfg(test)]
 mod forms;
 #[cfg(test)]
+mod going_back;
+#[cfg(test)]
 mod guide;
 #[cfg(test)]
 mod help;

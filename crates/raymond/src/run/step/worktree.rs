@@ -6,6 +6,7 @@ use raymond_core::money::Usd;
 use super::LocalExecutor;
 use super::prompt::final_fault;
 use crate::git::making::{MAKING_LIMIT, begin, finish, remove_locks_from_before};
+use crate::git::worktrees::refused;
 use crate::git::{Git, GitError, PROGRAM, shown};
 use crate::process::{
     AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
@@ -32,14 +33,16 @@ pub(super) async fn make(
     stop: &StopSignal,
 ) -> Result<(), StepOutcome> {
     let Some(needs) = &job.needs.worktree else { return Ok(()) };
-    if needs.mark.exists() {
-        // Programs of a step that was interrupted are killed when Raymond dies, and git leaves its locks then.
-        if job.attempt.number > 1 {
+    let made = match refused(&needs.worktree, &needs.mark) {
+        Some(why) => Err(NotMade::Failed(why)),
+        None if needs.mark.exists() => {
+            // Programs are killed when Raymond dies, or when they take too long, and git leaves its locks then.
             remove_locks_from_before(executor.began, &needs.worktree);
+            return Ok(());
         }
-        return Ok(());
-    }
-    made(executor, job, needs, stop).await.map_err(|error| match error {
+        None => made(executor, job, needs, stop).await,
+    };
+    made.map_err(|error| match error {
         NotMade::Stopped => StepOutcome::Interrupted { cost: Usd::ZERO },
         NotMade::Store(error) => executor.give_up(error),
         NotMade::Failed(error) => {
@@ -66,7 +69,8 @@ async fn made(
     };
     let (git, arguments) = begun.unwrap_or_else(|error| Err(error.to_string())).map_err(NotMade::Failed)?;
     write_files(executor, job, &git, &arguments, stop).await?;
-    finish(mark).map_err(|error| NotMade::Store(format!("cannot write {}: {error}", mark.display())))
+    finish(mark, &worktree.branch)
+        .map_err(|error| NotMade::Store(format!("cannot write {}: {error}", mark.display())))
 }
 
 /// Runs git like the program of the step: it is ended with it, and found again by its token after a crash.

@@ -17,7 +17,7 @@ use crate::error::{ExitKind, UserError};
 use crate::fleet::delivery::{Delivery, delivery_of};
 use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, installed};
 use crate::handover::Handover;
-use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
+use crate::run::answering::{Taker, give, is_dropped, was_asked, way_of_waiting};
 use crate::run::caller::Outside;
 use crate::run::driver::{StopRequest, Way};
 use crate::serve::Server;
@@ -321,6 +321,9 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         refuse_steps(server, call, "let a run go on through this server")?;
     }
     let state = run.load()?;
+    if state.is_dropped() {
+        return Err(Problem::conflict(is_dropped(run.id()).message));
+    }
     let is_known = state.asker(&ask).is_some() || was_asked(&state, &ask);
     if !is_known {
         return Err(Problem::not_found("the run has no question of this id"));

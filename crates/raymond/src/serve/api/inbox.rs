@@ -136,6 +136,9 @@ impl Looking<'_> {
     }
 
     fn look(&self, run: &Run, silence: u64, items: &mut Vec<Item>) {
+        if run.is_dropped() {
+            return;
+        }
         self.asks(run, items);
         match run.status {
             RunStatus::OverBudget => items.push(self.item("over_budget", run.last_time)),
