@@ -12,6 +12,7 @@
 pub mod adding;
 pub mod making;
 pub mod relink;
+mod replaced;
 pub mod repository;
 mod settings;
 pub mod snapshots;

@@ -22,7 +22,9 @@ mod text;
 
 pub use elsewhere::{Elsewhere, Silence};
 pub use error::StoreError;
-pub use folder::{FolderStore, Own, SealedFile, StateDir};
+#[cfg(test)]
+pub(crate) use folder::LISTINGS;
+pub use folder::{FolderStore, Own, SealedFile, StateDir, Trace};
 pub use home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, Room, RunEntry, RunHandle, RunStore,
     RunWriter, SEGMENT_BYTES, Start,

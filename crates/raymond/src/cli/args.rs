@@ -477,6 +477,9 @@ pub(super) struct CleanArgs {
     /// All runs that were last active so long ago, such as 30d
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     pub(super) older_than: Option<jiff::Timestamp>,
+    /// With --older-than, also remove runs that wait for an answer
+    #[arg(long)]
+    pub(super) waiting: bool,
     /// Only say what would be removed
     #[arg(long)]
     pub(super) dry_run: bool,

@@ -29,6 +29,28 @@ pub fn add_all(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Re
     }
 }
 
+/// Lets an index of Raymond's own look at what git was told not to look at in the user's (`--assume-unchanged`,
+/// `--skip-worktree`). What is not in the folder because of that, as in a sparse checkout, stays in the index.
+pub fn look_at_all(git: &Git, top: &Path) -> Result<(), GitError> {
+    let entries = git.bytes(&["ls-files", "-v", "-z"], &[])?;
+    let entries = entries.split(|byte| *byte == 0).filter_map(|entry| entry.split_at_checked(2));
+    let (mut unchanged, mut skipped) = (Vec::new(), Vec::new());
+    for (about, name) in entries {
+        if about[0].is_ascii_lowercase() {
+            unchanged.push(name.to_vec());
+        }
+        if about[0].eq_ignore_ascii_case(&b'S') && fs::symlink_metadata(top.join(path_of(name))).is_ok() {
+            skipped.push(name.to_vec());
+        }
+    }
+    for (option, names) in [("--no-assume-unchanged", unchanged), ("--no-skip-worktree", skipped)] {
+        if !names.is_empty() {
+            git.bytes(&["update-index", option, "-z", "--stdin"], &listed(&names))?;
+        }
+    }
+    Ok(())
+}
+
 fn try_to_add(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Result<bool, GitError> {
     let Sorted { present, gone, nested } = sorted(top, changed(git, without)?);
     if present.is_empty() && gone.is_empty() && nested.is_empty() && !is_new {
@@ -139,17 +161,17 @@ fn has_commit(folder: &Path) -> bool {
     }
 }
 
-fn listed(names: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn listed(names: &[Vec<u8>]) -> Vec<u8> {
     names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
 }
 
 #[cfg(unix)]
-fn path_of(name: &[u8]) -> &Path {
+pub(super) fn path_of(name: &[u8]) -> &Path {
     use std::os::unix::ffi::OsStrExt;
     Path::new(std::ffi::OsStr::from_bytes(name))
 }
 
 #[cfg(not(unix))]
-fn path_of(name: &[u8]) -> PathBuf {
+pub(super) fn path_of(name: &[u8]) -> PathBuf {
     String::from_utf8_lossy(name).into_owned().into()
 }

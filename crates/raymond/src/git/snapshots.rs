@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use raymond_core::snapshot::FilesSnapshot;
 
-use super::adding::add_all;
+use super::adding::{add_all, look_at_all};
+use super::replaced::add_what_is_in_the_way;
 use super::repository::Repository;
 use super::worktrees::discard;
 use super::{Git, GitError};
@@ -245,6 +246,9 @@ impl Folder {
         let git = self.git().variable("GIT_INDEX_FILE", &self.index).patience(ADDING_LIMIT);
         let top = &self.repository.top;
         let own = own.strip_prefix(top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
+        if is_new && self.index.exists() {
+            look_at_all(&git, top)?;
+        }
         // A try that fails may have added a part.
         let known = self.tree.take().filter(|_| !is_new);
         let has_changed = add_all(&git, top, own, known.is_none())?;
@@ -393,9 +397,9 @@ impl Restoring {
         discard(&self.folder.git(), dir)
     }
 
-    /// Puts the files back where they were. The index, HEAD and ignored files stay as they are. Returns the ref below
-    /// `kept` that has what was replaced, if that was in none of the `saved` commits and not committed; without `force`
-    /// nothing is done then, and the inner error says what it is.
+    /// Puts the files back where they were. The index and HEAD stay as they are, and so do ignored files where the snapshot has
+    /// none. Returns the ref below `kept` that has what was replaced, if that was in none of the `saved` commits and not
+    /// committed; without `force` nothing is done then, and the inner error says what it is.
     pub fn in_place(
         mut self,
         commit: &str,
@@ -404,27 +408,47 @@ impl Restoring {
         force: bool,
     ) -> Result<Result<Option<String>, String>, GitError> {
         let now = self.folder.tree(&self.indexes, &self.own)?;
-        let git = self.folder.git();
-        let is_tree =
-            |name: &str| git.text(&["rev-parse", &format!("{name}^{{tree}}")]).is_ok_and(|tree| tree == now);
+        let git = self.folder.git().variable("GIT_INDEX_FILE", &self.folder.index).patience(ADDING_LIMIT);
+        let ignored = add_what_is_in_the_way(&git, &self.folder.repository.top, &now, commit)?;
+        let all = if ignored.is_empty() { now.clone() } else { git.text(&["write-tree"])? };
+        let keepers: Vec<&str> =
+            [commit, "HEAD"].into_iter().chain(saved.iter().map(|saved| saved.as_str())).collect();
+        let is_tree_of =
+            |name: &&str| git.text(&["rev-parse", &format!("{name}^{{tree}}")]).is_ok_and(|tree| tree == now);
+        let is_saved = keepers.iter().any(is_tree_of);
+        let mut ignored: BTreeSet<String> =
+            ignored.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        for keeper in &keepers {
+            if ignored.is_empty() {
+                break;
+            }
+            // A repository without a commit has no HEAD.
+            let Ok(changed) = changed(&git, keeper, &all) else { continue };
+            ignored = changed.into_iter().filter(|name| ignored.contains(name)).collect();
+        }
         let mut kept_as = None;
-        if !is_tree(commit) && !is_tree("HEAD") && !saved.iter().any(|saved| is_tree(saved)) {
+        if !is_saved || !ignored.is_empty() {
             if !force {
-                let compare =
-                    ["diff", "--name-only", "--no-ext-diff", "--submodule=short", "HEAD", &now, "--"];
-                let names = git.text(&[PLAIN_NAMES, &compare].concat());
-                return Ok(Err(first_of(&names.unwrap_or_default())));
+                let others = if is_saved { Vec::new() } else { changed(&git, "HEAD", &now).unwrap_or_default() };
+                return Ok(Err(first_of(&[others, ignored.into_iter().collect()].concat())));
             }
             let listed = git.text(&["for-each-ref", "--format=%(refname)", kept])?;
             let number = listed.lines().filter_map(|name| name.rsplit('/').next()?.parse::<u64>().ok()).max();
             let name = format!("{kept}/{}", number.unwrap_or(0) + 1);
-            self.folder.commit(&name, &now, "Files that were replaced")?;
+            self.folder.commit(&name, &all, "Files that were replaced")?;
             kept_as = Some(name);
         }
-        let git = git.variable("GIT_INDEX_FILE", &self.folder.index).patience(ADDING_LIMIT);
         git.text(&["read-tree", "-u", "--reset", commit])?;
         Ok(Ok(kept_as))
     }
+}
+
+/// The names of the files that differ between two trees.
+fn changed(git: &Git, before: &str, after: &str) -> Result<Vec<String>, GitError> {
+    let compare = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after, "--"];
+    let names = git.bytes(&compare, &[])?;
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
 impl Drop for Restoring {
@@ -433,13 +457,13 @@ impl Drop for Restoring {
     }
 }
 
-/// The first lines, in one.
-fn first_of(lines: &str) -> String {
+/// The first names, in one line.
+fn first_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
-    let first: Vec<&str> = lines.lines().take(SHOWN).collect();
-    match lines.lines().count() - first.len() {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
+    let first = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 

@@ -113,7 +113,7 @@ impl StoreError {
     }
 
     /// Whether the file that the error is about was not there.
-    pub(super) fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }

@@ -21,7 +21,7 @@ mod room;
 mod segment;
 mod skip;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,8 @@ use raymond_core::evolve::relocate;
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
+#[cfg(test)]
+pub(crate) use disk::LISTINGS;
 pub use disk::{Disk, DiskFile};
 pub use inbox::InboxFolder;
 pub use journal::Journal;
@@ -37,7 +39,7 @@ pub use lines::fold;
 pub use lock::RunLock;
 pub use own::{Claim, Own, OwnRun, SealedFile};
 pub use payload::PayloadFolder;
-pub use place::{RunPaths, StateDir};
+pub use place::{RunPaths, StateDir, Trace};
 pub use read::{Lines, Tail, read_all, read_tail};
 pub use segment::{Line, MAX_BATCH_BYTES, MAX_LINE_BYTES, SNAPSHOT_EVENT, Torn};
 
@@ -182,6 +184,24 @@ impl RunStore for FolderStore {
             Ok(RunEntry { run: Arc::new(handle), modified: run.modified, version: run.version() })
         };
         listed.map(entry).collect()
+    }
+
+    fn origins_of_all(&self) -> Result<BTreeMap<String, BTreeSet<String>>, StoreError> {
+        let segments = self.dir.segments().map_err(|error| StoreError::io(self.place(), "read", error))?;
+        let mut origins: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (id, segment) in segments.into_iter().filter(|(id, _)| self.dir.own().has(id)) {
+            let paths = self.paths(&id)?;
+            if segment > 0 && !skip::begins_with_start(&paths, segment).unwrap_or(false) {
+                continue;
+            }
+            // One damaged journal must not hide the others.
+            let first = first_event(&paths, segment).ok().flatten();
+            let origin = first.as_ref().and_then(lineage::origin_of).filter(|origin| origin.run != id);
+            if let Some(origin) = origin {
+                origins.entry(id).or_default().insert(origin.run.clone());
+            }
+        }
+        Ok(origins)
     }
 
     fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {

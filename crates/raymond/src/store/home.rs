@@ -7,7 +7,7 @@
 //!
 //! To add a form, implement these traits and run it through the cases in `suite.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,6 +77,16 @@ pub trait RunStore: Debug + Send + Sync {
         };
         let runs = self.list()?.into_iter().map(|entry| entry.run);
         Ok(runs.filter(needs_it).map(|run| run.id().to_owned()).collect())
+    }
+
+    /// For each run whose history begins in other runs, those in which parts of its journal begin. They may have origins themselves.
+    fn origins_of_all(&self) -> Result<BTreeMap<String, BTreeSet<String>>, StoreError> {
+        let others = |run: &Arc<dyn RunHandle>| {
+            let origins = run.origins().unwrap_or_default().into_iter().map(|origin| origin.run);
+            let others: BTreeSet<String> = origins.filter(|origin| origin != run.id()).collect();
+            (!others.is_empty()).then(|| (run.id().to_owned(), others))
+        };
+        Ok(self.list()?.iter().filter_map(|entry| others(&entry.run)).collect())
     }
 
     /// The run with this id, or the only one whose id begins like this.

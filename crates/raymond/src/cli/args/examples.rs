@@ -61,6 +61,7 @@ pub(super) const CLEAN: &str = "\
 Examples:
   raymond clean r                          everything of one run
   raymond clean --older-than 30d --dry-run what that would remove
+  raymond clean --older-than 30d --waiting also runs that wait for an answer
   raymond clean r --discard-changes        also work that is not committed
 
 Runs that are live, and runs that branches need, are never removed. Branches with commits stay.";
