@@ -227,6 +227,9 @@ fn commit_then(store: &dyn RunStore, state: &Run, then: &Worktree) -> Result<Str
 /// written tells.
 fn commit_at(worktree: &Worktree, branch: &str, time: Timestamp) -> Option<String> {
     let repository = Path::new(&worktree.repository);
+    if !repository.is_dir() {
+        return None;
+    }
     let name = format!("refs/heads/{branch}");
     let log = ["log", "--walk-reflogs", "--date=unix", "--format=%H %gd", &name, "--"];
     let log = Git::of_repository(repository).text(&log).ok()?;
@@ -250,7 +253,11 @@ fn commit_at(worktree: &Worktree, branch: &str, time: Timestamp) -> Option<Strin
 
 /// The commit that a worktree's branch is at.
 fn tip_of(worktree: &Worktree) -> Option<String> {
-    let git = Git::of_repository(Path::new(&worktree.repository));
+    let repository = Path::new(&worktree.repository);
+    if !repository.is_dir() {
+        return None;
+    }
+    let git = Git::of_repository(repository);
     git.text(&["rev-parse", "--verify", "--quiet", &format!("refs/heads/{}", worktree.branch)]).ok()
 }
 

@@ -48,8 +48,8 @@ impl World {
         };
         let folder = ready.and_then(|()| self.restore((&point.state, &end), how, &point.state.cwd, made_for));
         let folder = folder.inspect_err(|_| writer.abandon())?;
-        let commit_at = self.commit_at();
-        let moved = rules::of_branch(&point.state, new, &commit_at, folder.clone());
+        let moved = rules::of_branch(&self.store.clone(), &point.state, new, folder.clone());
+        let moved = moved.map_err(|error| self.stopped(error))?;
         self.copy_task_folder(origin, new)?;
         let mut options = point.state.options.clone();
         options.budget_usd = how.budget.map_or(options.budget_usd, cents);
@@ -97,23 +97,23 @@ impl World {
         }
         let made_for = (id.to_owned(), end.seq + 1);
         let folder = self.restore((&point.state, &end), how, &end.cwd, made_for)?;
-        let commit_at = self.commit_at();
         let states = (&point.state, &end);
-        let moved = rules::of_rewind(states, &commit_at, folder.clone(), self.defect);
-        let defect = self.defect;
-        let handed_over = |dropped: &str| rules::of_dropped(states, dropped, &commit_at, defect);
-        let mut back = point.clone();
-        if !self.has(Defect::TakesOptionsBack) {
-            back.state.options = end.options.clone();
-        }
         let store = self.store.clone();
+        let moved = rules::of_rewind(&store, &*stored, states, folder.clone(), self.defect);
+        let moved = moved.map_err(|error| self.stopped(error))?;
+        let defect = self.defect;
+        let handed_over = |dropped: &str| rules::of_dropped(states, dropped, defect);
+        let mut last = end.clone();
+        if self.has(Defect::TakesOptionsBack) {
+            last.options = point.state.options.clone();
+        }
         let now = self.now();
         let mut writer = writer;
         let dropped = rewind(
             &store,
             &mut *writer,
-            end.clone(),
-            Back { point: &back, forgotten: Vec::new(), moved, handed_over: &handed_over },
+            last,
+            Back { point: &point, forgotten: Vec::new(), moved, handed_over: &handed_over },
             JOURNAL,
             now,
         );
@@ -151,7 +151,9 @@ impl World {
             return Ok(());
         }
         let end = stored.state_after(rewound.seq - 1).map_err(|error| self.stopped(error))?;
-        for worktree in rules::made_since(&rewound, &end) {
+        let point = rewound.origin.as_ref().map_or(0, |origin| origin.seq);
+        let point = stored.state_after(point).map_err(|error| self.stopped(error))?;
+        for worktree in rules::dropped_ones(&point, &end) {
             self.hand_over(&worktree, &dropped)?;
         }
         if end.cwd != rewound.cwd && self.ground.folders.get(&end.cwd).is_some_and(|old| old.noted == Some(end.id.clone())) {

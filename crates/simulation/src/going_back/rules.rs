@@ -1,8 +1,13 @@
-//! What becomes of worktrees and folders when somebody goes back: pure functions of two states of a run.
+//! The decisions of Raymond about worktrees and folders when somebody goes back, with the rules of them that can be broken.
 //!
 //! A worktree below `.raymond/worktrees/RUN` belongs to that run, and so does its branch. A run that is not the owner gets
-//! another one, from the commit that its branch was at.
+//! another one.
 
+use std::path::PathBuf;
+
+use raymond::git::worktrees::Worktrees;
+use raymond::history::files::{folders_since, given_up, handed_over, moved_back, worktrees_of_branch};
+use raymond::store::{RunHandle, RunStore, StoreError};
 use raymond_core::event::Moved;
 use raymond_core::run::Run;
 use raymond_core::worktree::{Worktree, branch};
@@ -10,8 +15,13 @@ use raymond_core::worktree::{Worktree, branch};
 use super::defect::Defect;
 use super::ground::PROJECT;
 
-/// Where a branch was when a run was in a state, as far as git remembers.
-pub type CommitAt<'a> = &'a dyn Fn(&Worktree, &Run) -> Option<String>;
+/// The folder in the place of another one.
+pub type Folder = Option<(String, String)>;
+
+/// Where the worktrees of a run are.
+fn places(run: &str) -> Worktrees {
+    Worktrees::new(PathBuf::from(format!("{PROJECT}/.raymond/worktrees/{run}")), run)
+}
 
 pub fn path_of(run: &str, name: &str) -> String {
     format!("{PROJECT}/.raymond/worktrees/{run}/{name}")
@@ -26,76 +36,49 @@ pub fn as_of(run: &str, old: &Worktree) -> Worktree {
     Worktree { path: path_of(run, &old.name), branch: branch(run, &old.name), ..old.clone() }
 }
 
-/// New worktrees for the agents of a run that work in those of another one.
-fn new_ones(state: &Run, id: &str, commit_at: CommitAt<'_>, moved: &mut Moved) {
-    for agent in state.agents.values() {
-        let Some(old) = agent.worktree.as_deref().filter(|old| !is_own(id, old)) else { continue };
-        if moved.worktrees.contains_key(&agent.id) {
-            continue;
-        }
-        let base = commit_at(old, state).unwrap_or_else(|| old.base.clone());
-        let new = Worktree { base, ..as_of(id, old) };
-        moved.folders.insert(old.path.clone(), new.path.clone());
-        moved.worktrees.insert(agent.id.clone(), new);
-    }
-}
-
-/// The folders of a branch. `folder` is the one that was made for it, in the place of the first.
-pub fn of_branch(point: &Run, id: &str, commit_at: CommitAt<'_>, folder: Option<(String, String)>) -> Moved {
-    let mut moved = Moved::default();
-    new_ones(point, id, commit_at, &mut moved);
+/// The folders of a branch. `folder` was made for it.
+pub fn of_branch(store: &dyn RunStore, point: &Run, id: &str, folder: Folder) -> Result<Moved, StoreError> {
+    let mut moved = worktrees_of_branch(store, point, id, &places(id))?;
     moved.folders.extend(folder);
-    moved
+    Ok(moved)
 }
 
 /// The folders of a run that is taken back from its end to a point.
 pub fn of_rewind(
+    store: &dyn RunStore,
+    stored: &dyn RunHandle,
     (point, end): (&Run, &Run),
-    commit_at: CommitAt<'_>,
-    folder: Option<(String, String)>,
+    folder: Folder,
     defect: Option<Defect>,
-) -> Moved {
-    let mut moved = Moved::default();
-    if defect != Some(Defect::TakesOriginsWorktree) {
-        new_ones(point, &end.id, commit_at, &mut moved);
+) -> Result<Moved, StoreError> {
+    let mut folders = match defect {
+        Some(Defect::ForgetsItsFolder) => Default::default(),
+        _ => folders_since(stored, point.seq)?,
+    };
+    folders.extend(folder);
+    let given_up = given_up(point, end);
+    let mut moved = moved_back(store, (point, end), folders, &given_up, &places(&end.id))?;
+    if defect == Some(Defect::TakesOriginsWorktree) {
+        moved.worktrees.clear();
+        moved.folders.retain(|_, to| !to.contains("/.raymond/worktrees/"));
     }
-    let stays = (point.cwd.clone(), end.cwd.clone());
-    let stays = Some(stays).filter(|(then, now)| then != now && defect != Some(Defect::ForgetsItsFolder));
-    if let Some((then, now)) = folder.or(stays) {
-        // The run's own worktrees lie in the project, and do not move with it.
-        let own = point.worktrees.values().filter(|worktree| is_own(&end.id, worktree));
-        moved.folders.extend(own.map(|own| (own.path.clone(), own.path.clone())));
-        moved.folders.insert(then, now);
-    }
-    moved
+    Ok(moved)
 }
 
-/// The worktrees that a run has made since a point. The run that keeps what is dropped gets them.
-pub fn made_since(point: &Run, end: &Run) -> Vec<Worktree> {
-    let is_known = |path: &str| point.worktrees.values().any(|known| known.path == path);
-    end.own_worktrees().filter(|worktree| !is_known(&worktree.path)).cloned().collect()
+/// The worktrees that the run that keeps what is dropped gets.
+pub fn dropped_ones(point: &Run, end: &Run) -> Vec<Worktree> {
+    given_up(point, end)
 }
 
-/// The folders of the run that keeps what a rewind drops.
-pub fn of_dropped(
-    (point, end): (&Run, &Run),
-    id: &str,
-    commit_at: CommitAt<'_>,
-    defect: Option<Defect>,
-) -> Moved {
-    let mut moved = Moved::default();
-    let live = end.agents.values().map(|agent| (&agent.id, agent.worktree.as_deref()));
-    let ended = end.workers.values().flat_map(|workers| workers.values());
-    let ended = ended.map(|worker| (&worker.agent, worker.worktree.as_deref()));
-    let users: Vec<_> = live.chain(ended).collect();
-    for old in made_since(point, end) {
-        let new = as_of(id, &old);
-        moved.folders.insert(old.path.clone(), new.path.clone());
-        let of_old = users.iter().filter(|(_, used)| *used == Some(&old));
-        moved.worktrees.extend(of_old.map(|(agent, _)| ((*agent).clone(), new.clone())));
-    }
-    if defect != Some(Defect::DroppedSharesWorktree) {
-        new_ones(end, id, commit_at, &mut moved);
+/// The folders of that run.
+pub fn of_dropped((point, end): (&Run, &Run), id: &str, defect: Option<Defect>) -> Moved {
+    let given_up = given_up(point, end);
+    let mut moved = handed_over(end, &given_up, id, &places(id));
+    if defect == Some(Defect::DroppedSharesWorktree) {
+        let is_given_up = |path: &String| given_up.iter().any(|worktree| worktree.path == *path);
+        moved.folders.retain(|from, _| is_given_up(from));
+        let kept: Vec<String> = moved.folders.values().cloned().collect();
+        moved.worktrees.retain(|_, worktree| kept.contains(&worktree.path));
     }
     moved
 }

@@ -13,7 +13,7 @@ use raymond_core::event::{Body, Event, Origin};
 use raymond_core::run::Run;
 
 use super::defect::Defect;
-use super::ground::{FIRST_WORK, Folder, Ground, Piece, head_ref, name_of};
+use super::ground::{FIRST_WORK, Folder, Ground, Piece};
 use super::rules;
 use super::session::cents;
 use super::work::Work;
@@ -192,16 +192,6 @@ impl World {
 
     pub fn folder(&mut self, path: &str) -> Option<&mut Folder> {
         self.ground.folders.get_mut(path)
-    }
-
-    /// Where the branch of a worktree was when a run was in a state.
-    pub fn commit_at(&self) -> impl Fn(&raymond_core::worktree::Worktree, &Run) -> Option<String> + use<> {
-        let pasts = self.ground.pasts.clone();
-        move |worktree, state| {
-            let time = state.last_time.as_second() - EPOCH;
-            let past = pasts.get(&head_ref(&worktree.branch))?;
-            past.iter().rev().find(|(since, _)| *since <= time).map(|(_, commit)| name_of(*commit))
-        }
     }
 
     /// What must be true between any two commands, also after a kill.
