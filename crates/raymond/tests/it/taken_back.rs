@@ -34,7 +34,8 @@ fn what_is_dropped_gets_no_name_that_a_removed_run_has_left_work_under() {
     assert!(left.exists());
     assert_eq!(rig.resume().exit, 1);
     rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-2-r\n");
-    let branches = git(&rig, ".", &["for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/raymond-run"]);
+    let branches =
+        git(&rig, ".", &["for-each-ref", "--format=%(refname:lstrip=3)", "refs/heads/raymond-run"]);
     assert_eq!(branches, "dropped-1-r/a\ndropped-2-r/a");
     assert!(left.exists() && rig.path(".raymond/worktrees/dropped-2-r/a/mine").exists());
     rig.write("ok.ignored", "");

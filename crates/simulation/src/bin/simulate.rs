@@ -83,7 +83,10 @@ fn going_back(first: u64, count: u64) -> ExitCode {
             println!("{} histories, {:?}", seed - first + 1, start.elapsed());
         }
     }
-    println!("{count} histories with {kills} kills, seeds {first} to {}, no failure found", first + count - 1);
+    println!(
+        "{count} histories with {kills} kills, seeds {first} to {}, no failure found",
+        first + count - 1
+    );
     ExitCode::SUCCESS
 }
 

@@ -53,10 +53,14 @@ impl World {
         self.copy_task_folder(origin, new)?;
         let mut options = point.state.options.clone();
         options.budget_usd = how.budget.map_or(options.budget_usd, cents);
-        let how_begun =
-            Branch { options, reset_cost: false, forgotten: Vec::new(), moved, kept_from: None };
-        let begun =
-            history_branch::begin(&self.store.clone(), (new, writer), self.now(), (origin, &point), how_begun);
+        let how_begun = Branch { options, reset_cost: false, forgotten: Vec::new(), moved, kept_from: None };
+        let begun = history_branch::begin(
+            &self.store.clone(),
+            (new, writer),
+            self.now(),
+            (origin, &point),
+            how_begun,
+        );
         self.note_given(new, how.budget, folder.as_ref().map(|(_, dir)| dir.as_str()), begun.is_ok());
         begun.map_err(|error| self.stopped(error))?;
         self.unlock(folder.as_ref())
@@ -82,7 +86,7 @@ impl World {
 
     /// Takes a run back to a step.
     pub fn rewind(&mut self, id: &str, step: u64, how: &How) -> Done<()> {
-        let (end, writer) = self.hold(id)?;
+        let (end, mut writer) = self.hold(id)?;
         let stored = self.store.run(id).map_err(|error| self.stopped(error))?;
         let point = Point::after_step(&*stored, step).map_err(|error| Stop::Refused(error.to_string()))?;
         if point.seq == end.seq {
@@ -108,7 +112,6 @@ impl World {
             last.options = point.state.options.clone();
         }
         let now = self.now();
-        let mut writer = writer;
         let dropped = rewind(
             &store,
             &mut *writer,
@@ -141,7 +144,9 @@ impl World {
         let (rewound, dropped) = if origin.run == id {
             (run.clone(), origin.dropped.clone())
         } else {
-            let Some(other) = self.load(&origin.run).filter(|_| run.seq == origin.seq + 1) else { return Ok(()) };
+            let Some(other) = self.load(&origin.run).filter(|_| run.seq == origin.seq + 1) else {
+                return Ok(());
+            };
             let dropped = other.origin.as_ref().and_then(|origin| origin.dropped.clone());
             (other, dropped.filter(|dropped| dropped == id))
         };
@@ -156,7 +161,9 @@ impl World {
         for worktree in rules::dropped_ones(&point, &end) {
             self.hand_over(&worktree, &dropped)?;
         }
-        if end.cwd != rewound.cwd && self.ground.folders.get(&end.cwd).is_some_and(|old| old.noted == Some(end.id.clone())) {
+        if end.cwd != rewound.cwd
+            && self.ground.folders.get(&end.cwd).is_some_and(|old| old.noted == Some(end.id.clone()))
+        {
             self.at("note the new owner of", &end.cwd, |world| {
                 let owner = Some(dropped.clone());
                 world.folder(&end.cwd).into_iter().for_each(|folder| {
@@ -172,7 +179,8 @@ impl World {
     fn hand_over(&mut self, old: &Worktree, id: &str) -> Done<()> {
         let new = rules::as_of(id, old);
         let is_left = |world: &Self, name: &str| world.ground.branch(name).is_some();
-        if is_left(self, &old.branch) && !is_left(self, &new.branch) && !self.has(Defect::LeavesBranchBehind) {
+        if is_left(self, &old.branch) && !is_left(self, &new.branch) && !self.has(Defect::LeavesBranchBehind)
+        {
             self.at("rename the branch", &old.branch, |world| {
                 world.ground.rename_branch(&old.branch, &new.branch);
             })?;
@@ -330,7 +338,8 @@ impl World {
             kept.iter().all(|(name, piece)| files.get(name) == Some(piece))
         };
         // A removal that was killed may have deleted the ref of a snapshot.
-        let is_kept = |commit: &usize| self.has(Defect::TrustsLostSnapshot) || self.ground.is_on_ref(*commit, "refs/");
+        let is_kept =
+            |commit: &usize| self.has(Defect::TrustsLostSnapshot) || self.ground.is_on_ref(*commit, "refs/");
         let saved = end.snapshots.get(top).map(|name| number_of(name)).filter(is_kept);
         let head = self.ground.head_of(folder);
         let is_unsaved = !is_saved(snapshot) && !is_saved(head) && !saved.is_some_and(is_saved);
@@ -373,7 +382,8 @@ impl World {
         let head = self.ground.head_of(folder);
         let files = self.ground.files_of(path, !self.has(Defect::OverlooksHidden));
         let is_detached = matches!(folder.head, Head::Detached(_)) && !self.has(Defect::OverlooksDetached);
-        files != self.ground.commits[head].files || (is_detached && !self.ground.is_on_ref(head, "refs/heads/"))
+        files != self.ground.commits[head].files
+            || (is_detached && !self.ground.is_on_ref(head, "refs/heads/"))
     }
 
     /// Removes the worktrees of a run in which nothing would be lost, or all. Returns whether some stay.
@@ -395,7 +405,9 @@ impl World {
                 let mut given_up: BTreeSet<Piece> = files.map(|(_, piece)| *piece).collect();
                 if discards {
                     let commits = self.ground.chain(self.ground.head_of(folder));
-                    given_up.extend(commits.flat_map(|commit| self.ground.commits[commit].files.values().copied()));
+                    given_up.extend(
+                        commits.flat_map(|commit| self.ground.commits[commit].files.values().copied()),
+                    );
                 }
                 self.at("remove the worktree", path, |world| {
                     world.ground.folders.remove(path);
@@ -418,7 +430,8 @@ impl World {
     pub fn inbox(&self) -> Vec<(String, String)> {
         let is_shown = |id: &str| !self.work.dropped.contains(id) || self.has(Defect::DroppedAsks);
         let runs = self.runs().filter(|(id, _)| is_shown(id));
-        runs.flat_map(|(id, run)| run.asks().into_iter().map(|(_, ask)| (id.clone(), ask.id.clone()))).collect()
+        runs.flat_map(|(id, run)| run.asks().into_iter().map(|(_, ask)| (id.clone(), ask.id.clone())))
+            .collect()
     }
 
     /// Removes old runs, unless somebody waits for them.
@@ -448,16 +461,13 @@ impl World {
     /// Removes a run: its worktrees and refs, then its journal. Work that is not saved stays, unless it is to be discarded.
     pub fn clean(&mut self, id: &str, discards: bool) -> Done<()> {
         let needed = self.store.branches_of(id).map_err(|error| self.stopped(error))?;
-        if !needed.is_empty() {
-            if !self.has(Defect::RemovesNeeded) {
-                return Err(Stop::Refused(format!("{needed:?} need it")));
-            }
+        if !needed.is_empty() && !self.has(Defect::RemovesNeeded) {
+            return Err(Stop::Refused(format!("{needed:?} need it")));
         }
         let (run, writer) = self.open(id)?;
         let some_stay = self.tidy(&run, discards)?;
         let kept = format!("refs/raymond-kept/{id}/");
-        let is_removed =
-            |name: &&String| **name == snapshots_of(id) || (discards && name.starts_with(&kept));
+        let is_removed = |name: &&String| **name == snapshots_of(id) || (discards && name.starts_with(&kept));
         let names: Vec<String> = self.ground.refs.keys().filter(is_removed).cloned().collect();
         for name in names {
             let commits = self.ground.chain(self.ground.refs[&name]);
@@ -488,4 +498,3 @@ impl World {
         })
     }
 }
-

@@ -121,7 +121,8 @@ impl Ground {
         if let Some(past) = self.pasts.remove(&old) {
             self.pasts.insert(new, past);
         }
-        for folder in self.folders.values_mut().filter(|folder| folder.head == Head::Branch(from.to_owned())) {
+        for folder in self.folders.values_mut().filter(|folder| folder.head == Head::Branch(from.to_owned()))
+        {
             folder.head = Head::Branch(to.to_owned());
         }
     }

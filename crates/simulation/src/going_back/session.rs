@@ -210,7 +210,9 @@ impl World {
             return Ok(self.told(launch, ScriptOutcome::NotStarted { error }, Lookups::default()));
         }
         let Some(top) = self.top_of(&agent.cwd) else {
-            self.work.broken.push(format!("{} of {} works in {}, which is not there", agent.id, run.id, agent.cwd));
+            self.work
+                .broken
+                .push(format!("{} of {} works in {}, which is not there", agent.id, run.id, agent.cwd));
             let error = "no folder".to_owned();
             return Ok(self.told(launch, ScriptOutcome::NotStarted { error }, Lookups::default()));
         };
@@ -251,7 +253,10 @@ impl World {
         // A branch of this name is the run's own. It has commits if the folder was removed when the run was done.
         let base = match self.ground.branch(&worktree.branch) {
             Some(tip) if self.has(Defect::RefusesOwnBranch) && tip != number_of(&worktree.base) => {
-                return Ok(Err(format!("there is a branch `{}` already, at another commit", worktree.branch)));
+                return Ok(Err(format!(
+                    "there is a branch `{}` already, at another commit",
+                    worktree.branch
+                )));
             }
             Some(tip) => tip,
             None => self.at("make the branch", &worktree.branch, |world| {
@@ -339,7 +344,9 @@ impl World {
     fn writes_task(&mut self, run: &str) -> Done<()> {
         self.at("write the task folder of", run, |world| {
             let folder = world.task_folder_of(run);
-            world.work.expect(folder == run, || format!("two owners: {run} writes the task folder of {folder}"));
+            world
+                .work
+                .expect(folder == run, || format!("two owners: {run} writes the task folder of {folder}"));
             let piece = world.new_piece(&format!("in the task folder of {run}"));
             let old = world.ground.task_folders.insert(folder, piece);
             old.into_iter().for_each(|old| world.work.gave_up(old));

@@ -150,7 +150,8 @@ impl World {
         self.states = states;
         // What was dropped is in a run that has its events and one more, until somebody goes on with it.
         let keeps = |run: &Run, origin: &Origin| origin.kept_from.is_some() && run.seq == origin.seq + 1;
-        let keepers = self.runs().filter(|(_, run)| run.origin.as_ref().is_some_and(|origin| keeps(run, origin)));
+        let keepers =
+            self.runs().filter(|(_, run)| run.origin.as_ref().is_some_and(|origin| keeps(run, origin)));
         self.work.dropped = keepers.map(|(id, _)| id.clone()).collect();
     }
 
@@ -225,7 +226,8 @@ impl World {
                 });
             }
             if let Some(place) = self.work.places.get(id).cloned() {
-                self.work.expect(run.cwd == place, || format!("{id} works in {} instead of {place}", run.cwd));
+                self.work
+                    .expect(run.cwd == place, || format!("{id} works in {} instead of {place}", run.cwd));
             }
         }
     }
