@@ -12,6 +12,7 @@ mod codex;
 mod command;
 mod copilot;
 mod ending;
+mod estimate;
 mod events;
 mod fault;
 mod gemini;

@@ -75,14 +75,8 @@ impl AgentProgram for Claude {
         let mut turn = turn.clone();
         let is_chosen = |arg: &str| arg == "--model" || arg.starts_with("--model=");
         // The program continues a conversation with its last model, which may have been chosen for another state.
-        let last = turn.continues.as_ref();
-        let model = Kept {
-            what: "model",
-            chosen: turn.model.as_ref(),
-            of_last: last.and_then(|last| last.model.as_ref()),
-            is_in_args: self.0.has(is_chosen),
-        };
-        turn.model = model.told(|| default_model::default_model(&turn.cwd, &inherited))?;
+        turn.model = Kept::model(&turn, self.0.has(is_chosen))
+            .told(|| default_model::default_model(&turn.cwd, &inherited))?;
         Ok(invocation(&turn, &self.0))
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
+use super::estimate::Estimate;
 use super::events::{EventDecoder, EventReader, append, count, summary, text};
 use super::launcher::Launcher;
 use super::refusal::refusal;
@@ -26,7 +27,7 @@ use crate::store::hash_of;
 /// It cuts a longer prompt without a word.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
 
-/// About how many tokens its own instructions and tools have. They are sent with every call of the model.
+/// About how many tokens its own instructions and tools have.
 const OWN_TOKENS: u64 = 9_000;
 
 /// It prints nothing while it tries again.
@@ -90,7 +91,8 @@ impl AgentProgram for Gemini {
     }
 
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
-        Box::new(EventDecoder::new(Events::default()))
+        let estimate = Estimate::new(OWN_TOKENS);
+        Box::new(EventDecoder::new(Events { estimate, ..Events::default() }))
     }
 
     /// It reads the file in `@path`, also from stdin and also if the `@` is inside a word.
@@ -244,7 +246,7 @@ impl EventReader for Events {
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let tokens = if self.succeeded.is_some() { self.tokens } else { self.estimate.tokens };
+        let tokens = if self.succeeded.is_some() { self.tokens } else { self.estimate.tokens() };
         let cost = Cost { tokens, ..Cost::default() };
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
         let fault = match (self.succeeded, ending) {
@@ -285,40 +287,6 @@ impl Events {
         let used = TurnEvent::Usage(self.tokens);
         self.said().into_iter().chain([used, TurnEvent::End { is_error: !is_success }]).collect()
     }
-}
-
-/// The tokens of a turn that was killed, from the texts that were printed: it tells them only at its end.
-#[derive(Debug, Default)]
-struct Estimate {
-    /// The conversation so far.
-    context: u64,
-    tokens: Tokens,
-    /// Whether the model has not answered since it was asked.
-    is_asked: bool,
-}
-
-impl Estimate {
-    /// Something was sent to the model; several results of tools are one call.
-    fn asked(&mut self, text: &str) {
-        let more = tokens_in(text);
-        let sent =
-            if self.is_asked { more } else { OWN_TOKENS.saturating_add(self.context).saturating_add(more) };
-        self.tokens.input = self.tokens.input.saturating_add(sent);
-        self.context = self.context.saturating_add(more);
-        self.is_asked = true;
-    }
-
-    fn answered(&mut self, text: &str) {
-        let more = tokens_in(text);
-        self.tokens.output = self.tokens.output.saturating_add(more);
-        self.context = self.context.saturating_add(more);
-        self.is_asked = false;
-    }
-}
-
-/// A token is about four letters.
-fn tokens_in(text: &str) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX).div_ceil(4)
 }
 
 fn failed(ending: TurnEnding, error: &str) -> TurnFault {

@@ -119,7 +119,8 @@ impl Costs<'_> {
         let of_backend = program.and_then(|program| program.model.as_deref());
         let model = of_turn.or(of_session).or(self.model).or(of_backend).map(str::to_owned);
         let pricing = program.map(|program| self.backends.pricing(program)).unwrap_or_default();
-        let turn = Turn { continues, model, pricing, ..Turn::default() };
+        let session = lost.work.session.clone();
+        let turn = Turn { session, continues, model, pricing, ..Turn::default() };
         let mut kept = self.kept_stream(lost);
         let kept = kept.as_mut().map(|file| file as &mut dyn Read);
         if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(&turn, kept)) {
