@@ -107,7 +107,7 @@ impl AgentProgram for Codex {
         Box::new(EventDecoder::new(Events {
             is_talked_to: self.has_server.load(Ordering::Relaxed),
             server: Server::new(settings, Arc::clone(&self.has_server)),
-            exec: exec::Events::default(),
+            exec: exec::Events::new(turn),
         }))
     }
 

@@ -3,6 +3,7 @@
 //! Everything that it prints to stdout is the reply, and an exit code other than 0 is a failure. Each turn is a new
 //! conversation, unless `resume_args` in its settings say how one is continued. What the turn has used it may tell on stderr.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -10,9 +11,10 @@ use serde_json::Value;
 use super::ending::{failure, unfinished};
 use super::events::{amount, count, text};
 use super::lines::{shortened, take_lines};
+use super::program::read_lost_turn;
 use super::{
-    AgentProgram, Capabilities, Context, Cost, Inspection, Invocation, Tokens, Turn, TurnDecoder, TurnEnding,
-    TurnEvent, TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Context, Cost, Counting, Inspection, Invocation, Tokens, Turn, TurnDecoder,
+    TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
 
@@ -92,6 +94,18 @@ impl AgentProgram for Command {
 
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(Decoder::default())
+    }
+
+    /// It tells its cost on stderr alone, often before it prints anything.
+    fn cost_of_lost_turn(
+        &self,
+        turn: &Turn,
+        kept: Option<&mut dyn Read>,
+        stderr: Option<&mut dyn Read>,
+    ) -> Option<Cost> {
+        let mut nothing = io::empty();
+        let kept = kept.or(stderr.is_some().then_some(&mut nothing as &mut dyn Read))?;
+        read_lost_turn(self.decoder(turn), kept, stderr, &Counting::new(self.capabilities().tokens, turn))
     }
 }
 

@@ -37,9 +37,6 @@ const SURROUNDING_SESSION: &[&str] = &[
 /// is such a folder, copies of the files there, and a lock.
 const NOT_MOVED: &[&str] = &["workspace.yaml", "rewind-file-snapshots", ".workspace-fork.lock"];
 
-/// About how many tokens its own instructions and tools have.
-const OWN_TOKENS: u64 = 10_000;
-
 /// How often it tries again by itself.
 const RETRIES: u64 = 5;
 
@@ -90,8 +87,7 @@ impl AgentProgram for Copilot {
         let session = turn.session.as_deref().unwrap_or_default();
         let folder = folder_of(&SessionPlace { session, cwd: &turn.cwd, variable: &inherited });
         let kept = folder.map(|folder| folder.join("events.jsonl"));
-        let estimate = Estimate::new(OWN_TOKENS);
-        Box::new(EventDecoder::new(Events { kept, estimate, ..Events::default() }))
+        Box::new(EventDecoder::new(Events { kept, ..Events::default() }))
     }
 
     fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
@@ -159,8 +155,6 @@ struct Events {
     model: String,
     /// What the calls of the model have used, for a conversation whose file does not tell it.
     estimate: Estimate,
-    /// Whether the model has answered.
-    is_answered: bool,
     is_compacted: bool,
     /// The last message without a request for a tool.
     message: Option<String>,
@@ -256,14 +250,12 @@ impl Events {
     fn cost(&self) -> Cost {
         let kept = self.kept.as_deref().filter(|_| !self.first.is_empty());
         let used = kept.and_then(|file| usage::since(file, &self.first).ok()).unwrap_or_default();
-        let is_untold = self.is_answered && used.tokens.is_zero();
-        let tokens = if is_untold { self.estimate.tokens() } else { used.tokens };
+        let tokens = if used.tokens.is_zero() { self.estimate.tokens() } else { used.tokens };
         Cost { tokens, context: used.context, compacted: self.is_compacted, ..Cost::default() }
     }
 
     fn message(&mut self, data: &Value) -> Vec<TurnEvent> {
         self.error = None;
-        self.is_answered = true;
         let said = text(data, "/content").to_owned();
         self.estimate.answered(&said);
         let tools: Vec<TurnEvent> = data["toolRequests"]

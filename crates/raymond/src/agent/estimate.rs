@@ -1,14 +1,16 @@
-//! The tokens of a turn from the texts that its program has printed, for one that tells them too late or not at all.
+//! The tokens of a turn from the texts that its program has printed, for one that tells them only at the end and was killed. What was
+//! said in the conversation before is not known, and counts nothing.
 
 use super::Tokens;
 
 /// A token is about four letters.
 const LETTERS_A_TOKEN: u64 = 4;
 
+/// About how many tokens a program's own instructions and tools have. They are sent with every call of the model.
+pub(super) const OWN_TOKENS: u64 = 9_000;
+
 #[derive(Debug, Default)]
 pub(super) struct Estimate {
-    /// How many tokens the program's own instructions and tools have. They are sent with every call of the model.
-    own: u64,
     /// The conversation so far.
     context: u64,
     tokens: Tokens,
@@ -17,15 +19,13 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    pub(super) fn new(own: u64) -> Self {
-        Self { own, ..Self::default() }
-    }
-
     /// Something was sent to the model; several results of tools are one call.
     pub(super) fn asked(&mut self, text: &str) {
         let more = tokens_in(text);
-        let sent =
-            if self.is_asked { more } else { self.own.saturating_add(self.context).saturating_add(more) };
+        let sent = match self.is_asked {
+            true => more,
+            false => OWN_TOKENS.saturating_add(self.context).saturating_add(more),
+        };
         self.tokens.input = self.tokens.input.saturating_add(sent);
         self.context = self.context.saturating_add(more);
         self.is_asked = true;
@@ -38,8 +38,9 @@ impl Estimate {
         self.is_asked = false;
     }
 
+    /// What the turn has used; nothing if the model has not answered at all.
     pub(super) fn tokens(&self) -> Tokens {
-        self.tokens
+        if self.tokens.output == 0 { Tokens::default() } else { self.tokens }
     }
 }
 

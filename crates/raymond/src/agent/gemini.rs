@@ -27,9 +27,6 @@ use crate::store::hash_of;
 /// It cuts a longer prompt without a word.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
 
-/// About how many tokens its own instructions and tools have.
-const OWN_TOKENS: u64 = 9_000;
-
 /// It prints nothing while it tries again.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 
@@ -91,8 +88,7 @@ impl AgentProgram for Gemini {
     }
 
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
-        let estimate = Estimate::new(OWN_TOKENS);
-        Box::new(EventDecoder::new(Events { estimate, ..Events::default() }))
+        Box::new(EventDecoder::new(Events::default()))
     }
 
     /// It reads the file in `@path`, also from stdin and also if the `@` is inside a word.
@@ -330,6 +326,7 @@ mod tests {
     use std::fs;
 
     use super::super::Continued;
+    use super::super::estimate::OWN_TOKENS;
     use super::super::suite::of_kind;
     use super::*;
 

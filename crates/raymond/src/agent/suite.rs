@@ -160,14 +160,16 @@ fn the_cost_of_a_lost_turn_is_read_from_its_kept_output() {
     for kind in KINDS {
         let program = of_kind(kind.name);
         for sample in samples(kind.name) {
-            let Some(lost) = program.cost_of_lost_turn(&Turn::default(), Some(&mut &*sample.stdout)) else {
+            let Some(lost) = program.cost_of_lost_turn(&Turn::default(), Some(&mut &*sample.stdout), None)
+            else {
                 panic!("{} cannot estimate the cost of {}", kind.name, sample.name)
             };
             let seen_to_the_end = cost(&read_sample(&*program, &sample, usize::MAX).1);
             // A program that answers in this process loses nothing, because the answer is given again.
             let is_same = (lost.usd, lost.tokens) == (seen_to_the_end.usd, seen_to_the_end.tokens);
             assert!(is_same || lost == Cost::default(), "{}: {lost:?}", sample.name);
-            let of_nothing = program.cost_of_lost_turn(&Turn::default(), Some(&mut io::empty())).unwrap();
+            let of_nothing =
+                program.cost_of_lost_turn(&Turn::default(), Some(&mut io::empty()), None).unwrap();
             assert_eq!(of_nothing.usd, 0.0, "{}: a program that printed nothing", kind.name);
         }
     }

@@ -14,6 +14,8 @@ mod backends;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
+mod books;
+#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod cgroups;
