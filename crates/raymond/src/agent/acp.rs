@@ -291,8 +291,9 @@ impl EventReader for Events {
     }
 
     fn finish(mut self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        if self.cost.tokens.is_zero() && !matches!(self.end, Some(Ok(()))) {
-            self.cost.tokens = self.estimate.tokens();
+        // What it says before it reports a refusal is no answer of the model.
+        if self.end.is_none() {
+            self.cost.tokens = self.estimate.of_answers();
         }
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Signal(_) | TurnEnding::Lingered);
         let fault = match self.end {

@@ -250,7 +250,7 @@ impl Events {
     fn cost(&self) -> Cost {
         let kept = self.kept.as_deref().filter(|_| !self.first.is_empty());
         let used = kept.and_then(|file| usage::since(file, &self.first).ok()).unwrap_or_default();
-        let tokens = if used.tokens.is_zero() { self.estimate.tokens() } else { used.tokens };
+        let tokens = if used.tokens.is_zero() { self.estimate.of_answers() } else { used.tokens };
         Cost { tokens, context: used.context, compacted: self.is_compacted, ..Cost::default() }
     }
 

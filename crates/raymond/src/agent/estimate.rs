@@ -38,8 +38,12 @@ impl Estimate {
         self.is_asked = false;
     }
 
-    /// What the turn has used; nothing if the model has not answered at all.
     pub(super) fn tokens(&self) -> Tokens {
+        self.tokens
+    }
+
+    /// The same; nothing if the model has not answered at all, because it may have refused.
+    pub(super) fn of_answers(&self) -> Tokens {
         if self.tokens.output == 0 { Tokens::default() } else { self.tokens }
     }
 }

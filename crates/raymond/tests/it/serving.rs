@@ -644,6 +644,40 @@ fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     assert_eq!(runs(), 1, "of many missed times one is made up for");
 }
 
+/// A program tells tokens, and some also how full the model's window was, and that the conversation was summarised.
+#[test]
+fn what_a_turn_left_of_the_window_is_told() {
+    let told = r#"{"tokens": {"input": 1200, "output": 34}, "context": {"used": 5000, "window": 20000}, "compacted": true}"#;
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Start.");
+    rig.write(
+        "agent.sh",
+        format!("cat > /dev/null\necho 'raymond-usage: {told}' >&2\necho '<result>ok</result>'\n"),
+    );
+    rig.write(
+        ".raymond/config.toml",
+        "[raymond]\nbackend = \"b\"\n[backend.b]\nkind = \"command\"\ncommand = \"sh\"\nargs = [\"./agent.sh\"]\ncost = \"none\"\n",
+    );
+    rig.raymond(&["workflow", "--id", "r"]).assert(0, "ok\n");
+    let event = rig.events().into_iter().find(|event| event["event"] == "step_finished").unwrap();
+    let step = Site::start(&rig).get_json("/api/v1/runs/r/steps/1");
+    for told in [&event, &step] {
+        assert_eq!(
+            (&told["tokens"]["input"], &told["tokens"]["output"]),
+            (&1200.into(), &34.into()),
+            "{told}"
+        );
+        assert_eq!(told["context"], json!({ "used": 5000, "window": 20000 }), "{told}");
+        assert_eq!(told["compacted"], true, "{told}");
+    }
+    let shown = rig.raymond(&["show", "r", "1"]).stdout;
+    let expected = "tokens: 1,200 in, 34 out; context 5,000 of 20,000 (25 %); it was summarised";
+    assert!(shown.contains(expected), "{shown}");
+    let status = rig.raymond(&["status", "r"]).stdout;
+    assert!(status.contains("tokens    1,200 in, 34 out"), "{status}");
+    assert_eq!(rig.status()["tokens"]["input"], 1200);
+}
+
 #[test]
 fn what_models_read_and_wrote_is_added_up() {
     let rig = Rig::new(RAYMOND);

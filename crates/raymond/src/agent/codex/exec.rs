@@ -70,7 +70,7 @@ impl EventReader for Events {
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let estimate = self.estimate.tokens();
+        let estimate = self.estimate.of_answers();
         let tokens = match self.is_completed {
             true => self.tokens,
             false if estimate.is_zero() => Tokens::default(),
