@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use raymond_core::event::{Body, Event, StepFailed, StepFinished, StepStarted};
+use raymond_core::event::{Body, Event, Interrupted, StepFailed, StepFinished, StepStarted};
 use raymond_core::evolve;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -27,6 +27,8 @@ pub struct Step {
     pub cwd: Option<String>,
     pub started_at: Option<Timestamp>,
     pub attempts: Vec<Attempt>,
+    /// What its attempts have cost so far, as long as it has not ended.
+    pub spent: Usd,
     pub outcome: Outcome,
 }
 
@@ -70,7 +72,7 @@ pub enum Outcome {
 impl Step {
     pub fn cost(&self) -> Option<Usd> {
         match &self.outcome {
-            Outcome::Open => None,
+            Outcome::Open => Some(self.spent).filter(|spent| !spent.is_zero()),
             Outcome::Finished(finished) => Some(finished.cost_usd),
             Outcome::Failed(failed) => Some(failed.cost_usd),
         }
@@ -112,6 +114,7 @@ impl Step {
             cwd: known.map(|agent| agent.cwd.clone()),
             started_at: None,
             attempts: Vec::new(),
+            spent: Usd::ZERO,
             outcome: Outcome::Open,
         }
     }
@@ -154,7 +157,12 @@ impl Steps {
     }
 
     fn note(&mut self, event: &Event) {
+        if let Some(step) = event.body.step().and_then(|step| self.open.get_mut(&step)) {
+            step.spent += event.body.cost();
+        }
         match &event.body {
+            Body::RunStopped { interrupted, .. } => self.cut_off(interrupted),
+            Body::RunResumed(resumed) => self.cut_off(&resumed.interrupted),
             Body::StepStarted(started) => self.started(event, started),
             Body::SessionStarted(known) => {
                 if let Some(attempt) = self.attempt(known.step) {
@@ -185,6 +193,15 @@ impl Steps {
                     Outcome::Failed(Box::new(failed.clone()));
             }
             _ => {}
+        }
+    }
+
+    /// What a turn has cost that was cut off.
+    fn cut_off(&mut self, interrupted: &[Interrupted]) {
+        for cut in interrupted {
+            if let Some(step) = self.open.get_mut(&cut.step) {
+                step.spent += cut.estimated_cost_usd;
+            }
         }
     }
 
