@@ -163,6 +163,40 @@ pub fn create_private_folders(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
+/// Sets what the owner may do with a file or folder.
+#[cfg_attr(
+    not(unix),
+    expect(unused_variables, clippy::unnecessary_wraps, reason = "modes exist on Unix only")
+)]
+pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    Ok(())
+}
+
+/// Removes a folder with all that is in it, also where folders in it cannot be written.
+pub fn remove_tree(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            make_writable(folder)?;
+            std::fs::remove_dir_all(folder)
+        }
+        other => other,
+    }
+}
+
+/// Links are not followed.
+fn make_writable(folder: &Path) -> io::Result<()> {
+    set_mode(folder, 0o700)?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            make_writable(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Options that make a new file one for the owner only.
 pub fn private_options() -> OpenOptions {
     options_with_mode(0o600)

@@ -134,7 +134,7 @@ fn size_of(path: &Path) -> u64 {
 
 fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
-        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
+        Ok(data) if data.is_dir() => crate::files::remove_tree(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };

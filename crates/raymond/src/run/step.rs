@@ -16,7 +16,7 @@ mod worktree;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,6 +35,7 @@ pub use own_program::OwnProgram;
 pub use unpacked::Unpacked;
 
 use gate::{Advice, Place};
+use runnable::Runnable;
 
 use super::executor::{Executor, RecordedEnd};
 use super::job::{Attempt, StepJob};
@@ -300,7 +301,7 @@ fn make_folders(job: &StepJob) -> Result<(), NotReady> {
 }
 
 /// A job's variables, including the paths that only this host knows: of the file that runs, and of Raymond itself.
-fn environment(executor: &LocalExecutor, job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
+fn environment(executor: &LocalExecutor, job: &StepJob, runnable: &Runnable) -> super::job::VariableChanges {
     let mut changes = job.needs.environment.clone();
     if let Some(own) = &executor.own_program {
         let set = changes.iter().rev().find(|(name, _)| name == "PATH").and_then(|(_, value)| value.clone());
@@ -308,7 +309,10 @@ fn environment(executor: &LocalExecutor, job: &StepJob, state_file: &Path) -> su
         changes.push(("RAYMOND".into(), Some(own.path.clone().into())));
         changes.push(("PATH".into(), Some(path)));
     }
-    changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
+    changes.push(("RAYMOND_STATE_FILE".into(), Some(runnable.path().into())));
+    if let Some(folder) = runnable.workflow_folder() {
+        changes.push(("RAYMOND_STATE_DIR".into(), Some(folder.into())));
+    }
     // Shells and other programs trust this variable, and inherited it would be Raymond's own folder.
     changes.push(("PWD".into(), Some(job.needs.cwd.clone().into())));
     changes

@@ -159,14 +159,27 @@ impl Scopes {
         self.others.get_mut(path).ok_or_else(|| format!("{path} was not opened"))
     }
 
-    /// All files of the archive or one-file workflow that an agent is in.
+    /// All files of the archive or one-file workflow that an agent's state comes from.
     pub fn packed(&mut self, agent: &Agent) -> Result<Rc<PackedFiles>, String> {
-        let scope = self.of(agent)?.owner_of(&agent.state);
+        self.packed_files(agent, |scope| scope.owner_of(&agent.state))
+    }
+
+    /// All files of the archive or one-file workflow that an agent is in.
+    pub fn packed_workflow(&mut self, agent: &Agent) -> Result<Rc<PackedFiles>, String> {
+        self.packed_files(agent, |scope| scope)
+    }
+
+    fn packed_files(
+        &mut self,
+        agent: &Agent,
+        which: impl Fn(&Scope) -> &Scope,
+    ) -> Result<Rc<PackedFiles>, String> {
+        let scope = which(self.of(agent)?);
         let (origin, version) = (scope.path().to_owned(), scope.version());
         if let Some(files) = self.packed.get(&origin).filter(|files| files.version == version) {
             return Ok(Rc::clone(files));
         }
-        let by_name = self.of(agent)?.owner_of(&agent.state).files();
+        let by_name = which(self.of(agent)?).files();
         let files = Rc::new(PackedFiles { origin: origin.clone(), version, by_name });
         self.packed.insert(origin, Rc::clone(&files));
         Ok(files)
