@@ -5,6 +5,7 @@ mod args;
 mod branch;
 mod brought;
 mod changed;
+mod choose;
 mod clean;
 mod completions;
 mod convert;
@@ -20,6 +21,7 @@ mod find;
 mod follow;
 mod follower;
 mod foreign;
+mod inbox;
 mod init;
 mod init_config;
 mod inputs;
@@ -103,7 +105,7 @@ pub fn main(version: &'static str) -> ExitCode {
         Some(handed) => {
             Cli::try_parse_from(std::iter::once("raymond").chain(handed.words.iter().map(String::as_str)))
         }
-        None => Cli::try_parse(),
+        None => Cli::try_parse_from(emit::with_text(std::env::args_os().collect())),
     };
     let cli = match parsed {
         Ok(cli) => cli,
@@ -151,6 +153,8 @@ fn carry_out(command: Command) -> Result<ExitKind, UserError> {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => resume::resume(args),
         Command::List(args) => list::list(args),
+        Command::Inbox(args) => inbox::inbox(args),
+        Command::Overview(place) => inbox::overview(&place),
         Command::Status(args) => status::status(args),
         Command::Log(args) => log::log(args),
         Command::Show(args) => show::show(args),

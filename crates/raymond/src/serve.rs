@@ -55,6 +55,7 @@ use tokio::sync::{Notify, Semaphore};
 use crate::error::{ExitKind, UserError};
 use crate::process::Containment;
 use crate::store::StateDir;
+pub use api::inbox::{Inbox, Item};
 use discover::{Readings, Workflows};
 use door::Door;
 use feed::Feed;
@@ -62,6 +63,7 @@ use guard::Guard;
 use index::Index;
 use lanes::{Lane, Lanes};
 use launch::Launcher;
+pub use launch::detach;
 pub use presence::Presence;
 pub use schedule::ScheduledWorkflow;
 use sse::MAX_STREAMS;
@@ -196,11 +198,21 @@ pub fn scheduled_workflows(roots: Vec<PathBuf>) -> Vec<ScheduledWorkflow> {
     schedule::all_of(&Workflows::new(roots))
 }
 
-/// A run as one HTML file.
-pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
+/// What needs a person, as `GET inbox` tells it.
+pub fn inbox(settings: Settings) -> Result<Inbox, UserError> {
+    Ok(api::inbox::gather(&for_one_look(settings)?, None)?)
+}
+
+/// A server that answers nobody but this process.
+fn for_one_look(settings: Settings) -> Result<Server, UserError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let token = Token::passing().map_err(|error| UserError::failed(error.to_string()))?;
-    let server = assemble(settings, address, token)?;
+    assemble(settings, address, token)
+}
+
+/// A run as one HTML file.
+pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
+    let server = for_one_look(settings)?;
     let failed = |problem: problem::Problem| UserError::failed(problem.detail);
     let run = server.index.find(run)?;
     api::export::page(&server, &run).map_err(failed)

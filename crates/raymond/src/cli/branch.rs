@@ -6,6 +6,7 @@ use raymond_core::event::Moved;
 use raymond_core::run::{Options, RunStatus};
 
 use super::args::{BranchArgs, RunOptions};
+use super::choose::{Intent, choose};
 use super::find::{journal_options, store, worktrees};
 use super::options::override_with;
 use super::print::{print_stdout, say};
@@ -24,11 +25,13 @@ use crate::run::driver::now;
 use crate::workflow::scope::run_id_for;
 
 pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
+    // The parser has seen to it that one of them is there.
+    let step = args.step.or(args.at).unwrap_or_default();
     let layers = settings::read()?;
     let store = store(&args.place)?;
-    let origin = store.find(&args.run)?;
+    let origin = choose(&*store, Some(&args.run), Intent::Look)?;
     Caller::Own.outside(&*store, &*origin, "branch")?;
-    let point = Point::after_step(&*origin, args.at)?;
+    let point = Point::after_step(&*origin, step)?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let config = settings::of_change(means, Path::new(&point.state.scope))?;
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
@@ -54,7 +57,7 @@ pub(super) fn branch_off(args: BranchArgs) -> Result<ExitKind, UserError> {
         unlock(Path::new(folder));
     }
     if !args.options.quiet {
-        say(&format!("{id} goes on from {} after step {}", origin.id(), args.at));
+        say(&format!("{id} goes on from {} after step {}", origin.id(), step));
     }
     // A completed branch has nothing to go on with.
     if !args.run_it {

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 
 use super::args::CleanArgs;
+use super::choose::{Intent, choose};
 use super::find::{state_dir, store};
 use super::print::{print_stdout, say as tell};
 use super::rewound::finish_rewind;
@@ -55,12 +56,16 @@ impl Cleaner<'_> {
         Ok(self.traces()?.contains_key(id) || put_aside())
     }
 
+    fn is_unknown(&self, given: &str) -> bool {
+        matches!(self.store.find(given), Err(StoreError::Unknown { .. }))
+    }
+
     fn one(&self, given: &str) -> Result<(), UserError> {
-        let id = match self.store.find(given) {
+        let id = match choose(self.store, Some(given), Intent::Change) {
             Ok(run) => run.id().to_owned(),
             // What an interrupted removal has left, or an earlier one has kept, has no journal any more.
-            Err(StoreError::Unknown { .. }) if self.is_left(given)? => given.to_owned(),
-            Err(error) => return Err(error.into()),
+            Err(_) if self.is_unknown(given) && self.is_left(given)? => given.to_owned(),
+            Err(error) => return Err(error),
         };
         if let Some(why) = self.needed(&id, &BTreeSet::new())? {
             return Err(UserError::usage(format!("{id} is not removed: {why}")));

@@ -49,6 +49,7 @@ impl Concern {
             Command::Run(args) if args.engine.on.is_some() => Self::Needs,
             Command::Worker(_) => Self::Needs,
             Command::List(_) | Command::Status(_) | Command::Show(_) | Command::Export(_) => Self::Looks,
+            Command::Inbox(_) | Command::Overview(_) => Self::Looks,
             Command::Log(args) if !args.follow => Self::Looks,
             Command::Log(_) => Self::Follows,
             Command::Answer(_) | Command::Stop(_) => Self::Sends,

@@ -93,38 +93,12 @@ pub(super) fn debug_root(place: &Place) -> Option<PathBuf> {
     Some(state_dir(place).ok()?.debug())
 }
 
-/// A run by its id or the start of it, or the latest.
-pub(super) fn find_run(store: &dyn RunStore, given: Option<&str>) -> Result<Arc<dyn RunHandle>, UserError> {
-    match given {
-        Some(given) => store.find(given).map_err(|error| without_copy(store, given).unwrap_or(error.into())),
-        None => latest(store),
-    }
-}
-
-/// What to say about a run on other machines of which nothing was copied yet.
-fn without_copy(store: &dyn RunStore, id: &str) -> Option<UserError> {
-    let engine = store.run(id).ok()?.elsewhere()?.engine;
-    Some(
-        UserError::failed(format!("{id} was started on {engine}, and nothing has been heard of it yet"))
-            .hint("look again when the engine answers"),
-    )
-}
-
 pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
     JournalOptions {
         durability: settings.durability(),
         keep_segments: settings.keep_segments,
         ..Default::default()
     }
-}
-
-/// The latest run. A run that died before it recorded anything does not count.
-fn latest(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
-    let is_empty = |run: &Arc<dyn RunHandle>| matches!(run.load(), Err(StoreError::Empty { .. }));
-    store.list()?.into_iter().map(|entry| entry.run).find(|run| !is_empty(run)).ok_or_else(|| {
-        UserError::usage(format!("there are no runs in {}", store.place()))
-            .hint("start one: raymond WORKFLOW")
-    })
 }
 
 /// The latest run that a resume can continue: not completed, and no process drives it.
@@ -171,23 +145,4 @@ pub(super) fn allowed_scopes(own: &Scope, settings: &Settings) -> Result<Allowed
 pub(super) fn project_folder(cwd: &Path) -> PathBuf {
     let home = StateDir::find(cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
     home.unwrap_or_else(|| cwd.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::memory::MemoryStore;
-    use crate::store::suite::opening;
-
-    #[test]
-    fn the_latest_run_is_the_last_that_recorded_something() {
-        let store = MemoryStore::default();
-        assert!(find_run(&store, None).is_err());
-        let mut first = store.create("first", JournalOptions::default()).unwrap();
-        first.commit(&opening("first")).unwrap();
-        drop(first);
-        drop(store.create("second", JournalOptions::default()).unwrap());
-        assert_eq!(find_run(&store, None).unwrap().id(), "first");
-        assert_eq!(find_run(&store, Some("sec")).unwrap().id(), "second");
-    }
 }

@@ -6,6 +6,7 @@ use raymond_core::event::Moved;
 use raymond_core::run::Run;
 
 use super::args::RewindArgs;
+use super::choose::{Intent, choose};
 use super::find::{journal_options, store, worktrees};
 use super::print::{print_stdout, say};
 use super::restore::restore;
@@ -23,15 +24,17 @@ use crate::run::driver::now;
 use crate::store::{RunHandle, StoreError};
 
 pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
+    // The parser has seen to it that one of them is there.
+    let step = args.step.or(args.to).unwrap_or_default();
     let layers = settings::read()?;
     let store = store(&args.place)?;
-    let stored = store.find(&args.run)?;
+    let stored = choose(&*store, Some(&args.run), Intent::Change)?;
     Caller::Own.outside(&*store, &*stored, "rewind")?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let (still, config) = hold(&*store, &stored, &args.place, means)?;
-    let point = Point::after_step(&*stored, args.to)?;
+    let point = Point::after_step(&*stored, step)?;
     if point.seq == still.run().seq {
-        return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));
+        return Err(UserError::usage(format!("nothing came after step {} of {}", step, stored.id())));
     }
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
     let purpose = Purpose { run: stored.id().to_owned(), seq: still.run().seq + 1 };
@@ -59,7 +62,7 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
     }
     drop(writer);
     if !args.options.quiet {
-        say(&format!("{} goes on after step {} again; what came then is in {dropped}", stored.id(), args.to));
+        say(&format!("{} goes on after step {} again; what came then is in {dropped}", stored.id(), step));
     }
     if !args.run_it {
         print_stdout(format!("{dropped}\n").as_bytes())?;

@@ -12,7 +12,8 @@ use raymond_core::duration;
 use raymond_core::run::RunStatus;
 
 use super::args::{Place, StatusArgs};
-use super::find::{debug_folder, find_run, scratch_folder, store, working_folder};
+use super::choose::{Intent, choose};
+use super::find::{debug_folder, scratch_folder, store, working_folder};
 use super::print::print_stdout;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
@@ -32,7 +33,7 @@ const MOST_FAN_OUTS: usize = 10;
 
 pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
-    let stored = find_run(&*store, args.run.as_deref())?;
+    let stored = choose(&*store, args.run.as_deref(), Intent::Look)?;
     let mut run = load_view(&*stored)?;
     if run.engine.is_none() {
         run.containment = Some(Containment::of_run(&scratch_folder(&args.place, stored.id())?));

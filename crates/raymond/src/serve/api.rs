@@ -3,7 +3,7 @@
 pub(super) mod changes;
 mod events;
 pub(super) mod export;
-mod inbox;
+pub mod inbox;
 mod metrics;
 mod overview;
 mod runs;

@@ -296,13 +296,13 @@ impl Launched {
 
 /// Starts the program in a session of its own, so that it outlives this process and is not reached by its signals.
 #[cfg(unix)]
-fn detach(command: &mut Command) {
+pub fn detach(command: &mut Command) {
     os_process::detach(command);
 }
 
 /// Starts the program outside of this process' job and console, so that it outlives them.
 #[cfg(windows)]
-fn detach(command: &mut Command) {
+pub fn detach(command: &mut Command) {
     use std::os::windows::process::CommandExt;
     const DETACHED_PROCESS: u32 = 0x8;
     const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;

@@ -25,9 +25,9 @@ const LISTED_RUNS: usize = 5;
 pub enum StoreError {
     /// A text that cannot be a run's id.
     BadId(BadRunId),
-    /// No run begins like this; `existing` has all ids, newest first.
+    /// No run's id begins or ends like this; `existing` has all ids, newest first.
     Unknown { given: String, existing: Vec<String> },
-    /// Several runs begin like this, newest first.
+    /// The ids of several runs begin or end like this, newest first.
     Ambiguous { given: String, matches: Vec<String> },
     /// A run of this id exists.
     Exists { run: String },

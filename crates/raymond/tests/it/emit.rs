@@ -47,6 +47,25 @@ fn tags_are_printed_with_everything_escaped() {
 }
 
 #[test]
+fn a_text_that_looks_like_an_option_is_data() {
+    let rig = Rig::new(RAYMOND);
+    let cases: [(&[&str], &str); 9] = [
+        (&["result", "- a"], "<result>- a</result>"),
+        (&["result", "--json"], "<result>--json</result>"),
+        (&["result", "--text=x"], "<result>--text=x</result>"),
+        (&["print", "--help"], "<print>--help</print>"),
+        (&["print", "-h"], "<print>-h</print>"),
+        (&["result", "--", "- a"], "<result>- a</result>"),
+        (&["ask", "- go on?", "empty=ok", "--next", "N"], "<ask empty=\"ok\" next=\"N\">- go on?</ask>"),
+        (&["ask", "--next", "N", "--", "- go on?"], "<ask next=\"N\">- go on?</ask>"),
+        (&["ask", "--next=N", "go on?"], "<ask next=\"N\">go on?</ask>"),
+    ];
+    for (args, expected) in cases {
+        with_stdin(&rig, &[&["emit"], args].concat(), "").assert(0, &format!("{expected}\n"));
+    }
+}
+
+#[test]
 fn what_is_wrong_is_refused_and_nothing_is_printed() {
     let rig = Rig::new(RAYMOND);
     let cases: [(&[&str], &str, &str); 9] = [

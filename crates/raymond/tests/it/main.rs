@@ -18,6 +18,8 @@ mod cases;
 #[cfg(test)]
 mod cgroups;
 #[cfg(test)]
+mod choosing;
+#[cfg(test)]
 mod cleaning;
 #[cfg(test)]
 mod crash;

@@ -567,3 +567,24 @@ fn a_value_is_changed_only_where_it_would_be_acted_on_and_the_meta_file_says_so(
     assert_eq!(rig.calls()[0]["prompt"], expected);
     assert_eq!(meta(&rig, "main_START")["changed_values"], json!(["@secret.txt"]));
 }
+
+#[test]
+fn a_prompt_that_uses_an_input_that_was_not_given_is_warned_of() {
+    let rig = Rig::new(RAYMOND);
+    rig.agent(r#"[ { "reply": "<result>ok</result>" } ]"#);
+    let warnings = |body: &str, args: &[&str]| {
+        rig.state("START.md", body);
+        let done = rig.raymond(&[&["workflow", "--json"], args].concat());
+        done.assert_is(0);
+        let events = done.lines().filter(|event| event["event"] == "warning");
+        events.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for name in ["input", "result", "input.a.b"] {
+        let body = format!("Do {{{{{name}}}}}.");
+        let found = warnings(&body, &[]);
+        let expected = format!("START.md uses `{{{{{name}}}}}`, and the run was given no input");
+        assert!(matches!(found.as_slice(), [one] if one.starts_with(&expected)), "{found:?}");
+        assert_eq!(warnings(&body, &["--input", ""]), Vec::<String>::new());
+    }
+    assert_eq!(warnings("Do it, {{agent_id}}, {{inputs}}.", &[]), Vec::<String>::new());
+}
