@@ -72,10 +72,17 @@ pub fn outside(script: &str) -> Vec<(Range<usize>, Outside)> {
             let line = script[..at].rfind('\n').map_or(0, |before| before + 1);
             let before = script[line..at].trim_end_matches(['$', '{', '"', '%', ' ']);
             // What stands between the variable and the next word: quotes, brackets, and the way up.
-            let after = script[end..].split(char::is_alphanumeric).next().unwrap_or_default();
-            let up = ["/..", "\\.."].iter().any(|up| after.contains(up));
+            let is_over = |letter: char| letter.is_alphanumeric() || "\n;|".contains(letter);
+            let after = script[end..].split(is_over).next().unwrap_or_default();
+            let up = ["/..", "\\.."]
+                .iter()
+                .any(|up| after.split_once(up).is_some_and(|(_, rest)| !rest.starts_with('.')));
+            // The `>` of a tag stands behind a name, that of a redirection behind a blank.
+            let redirected = before.strip_suffix('>').map(|before| before.trim_end_matches('>'));
+            let writes =
+                after.contains('/') && redirected.is_some_and(|before| before.ends_with([' ', '\t']));
             let is_comment = before.trim_start().starts_with('#');
-            let outside = match (up, before.ends_with('>')) {
+            let outside = match (up, writes) {
                 _ if is_comment => None,
                 (true, _) => Some(Outside::Parent),
                 (false, true) => Some(Outside::Writes),
@@ -102,6 +109,10 @@ mod tests {
             ("type \"%RAYMOND_STATE_DIR%\\..\\x\"", Some(Outside::Parent)),
             ("echo x > \"$RAYMOND_STATE_DIR/seen\"", Some(Outside::Writes)),
             ("echo x >>${RAYMOND_STATE_DIR}/seen", Some(Outside::Writes)),
+            ("echo \"<result>$RAYMOND_STATE_DIR/x</result>\"", None),
+            ("echo \"> $RAYMOND_STATE_FILE\"", None),
+            ("echo \"it is in $RAYMOND_STATE_DIR/...\"", None),
+            ("cp \"$RAYMOND_STATE_DIR\"/* ../", None),
             ("cat \"$RAYMOND_STATE_DIR/a..b\" > out", None),
             ("cp \"$RAYMOND_STATE_DIR\"/project/* ..", None),
             ("# not \"$RAYMOND_STATE_DIR/..\"", None),
