@@ -209,9 +209,59 @@ pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replaced
 }
 
+/// Gives a whole file its name, unless another one has it: of several at the same time, the first stays, and the others get the
+/// error `AlreadyExists`. The unfinished name may be gone then.
+pub fn name_first(unfinished: &Path, path: &Path) -> io::Result<()> {
+    name_first_by(|from, to| std::fs::hard_link(from, to), unfinished, path)
+}
+
+/// Unlike a rename, a link never replaces what is there. Not every file system has links; where it has none, a lock does the
+/// same among those who name files like this.
+fn name_first_by(
+    link: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    unfinished: &Path,
+    path: &Path,
+) -> io::Result<()> {
+    match link(unfinished, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+        named => return named,
+    }
+    let lock =
+        open_own_as(private_options().write(true).create(true).truncate(false), &path.with_file_name(LOCK))?;
+    lock.lock()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(unfinished, path),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is locked while a file gets its name, where there are no links.
+const LOCK: &str = ".naming";
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_links_the_first_file_keeps_its_name_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("named");
+        let no_links = |_: &Path, _: &Path| Err(io::ErrorKind::PermissionDenied.into());
+        let name = |number: u32| {
+            let unfinished = folder.path().join(format!("{number}.tmp"));
+            std::fs::write(&unfinished, number.to_string()).unwrap();
+            name_first_by(no_links, &unfinished, &path).map(|()| number).map_err(|error| error.kind())
+        };
+        let named: Vec<Result<u32, io::ErrorKind>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|number| scope.spawn(move || name(number))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let first: Vec<u32> = named.iter().filter_map(|named| named.ok()).collect();
+        assert_eq!(first.len(), 1, "{named:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), first[0].to_string());
+        assert!(named.iter().all(|named| named.is_ok() || *named == Err(io::ErrorKind::AlreadyExists)));
+    }
 
     #[test]
     fn only_plain_files_of_a_bounded_size_are_read() {

@@ -99,7 +99,7 @@ fn own_token(file: &Path, own: &Own) -> Option<Token> {
 fn write_first(file: &Path, token: &Token) -> io::Result<()> {
     let unfinished = file.with_file_name(format!(".serve.token.{}.tmp", uuid::Uuid::new_v4().simple()));
     files::write_private(&unfinished, format!("{}\n", token.0).as_bytes())?;
-    let linked = std::fs::hard_link(&unfinished, file);
+    let linked = files::name_first(&unfinished, file);
     let _ = std::fs::remove_file(&unfinished);
     match linked {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),

@@ -124,7 +124,7 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
         file.write_all(&key)?;
         file.sync_all()
     });
-    let linked = written.and_then(|()| fs::hard_link(&unfinished, path));
+    let linked = written.and_then(|()| files::name_first(&unfinished, path));
     let _ = fs::remove_file(&unfinished);
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -88,3 +88,17 @@ fn scripts_find_it_on_path_and_in_a_variable() {
     assert_eq!(rig.read("folder"), "raymond\n", "nothing else is put on PATH");
     assert_eq!(rig.read("results"), "a \"x\" & more|b & more");
 }
+
+/// The folder for the search path lies in the user's cache, which may not be there.
+#[test]
+fn the_program_is_told_where_no_link_to_it_can_be_made() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "\"$RAYMOND\" emit result 'a < b'");
+    let mut command = rig.command(&["workflow", "--state-dir", "s"]);
+    command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    rig.launch(command).wait().assert(0, "a < b\n");
+    rig.write("file", "");
+    let mut command = rig.command(&["workflow", "--state-dir", "s"]);
+    command.env("XDG_CACHE_HOME", rig.path("file"));
+    rig.launch(command).wait().assert(0, "a < b\n");
+}
