@@ -485,6 +485,9 @@ fn forget_old_workers(run: &mut Run, parent: &AgentId) {
 /// A worker whose failure was delivered by a join counts as ended.
 fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
     for worker in workers {
+        if run.agents.get(worker).is_some_and(|agent| matches!(agent.status, Status::Failed { .. })) {
+            run.failed_workers = run.failed_workers.saturating_add(1);
+        }
         run.remove(worker);
         run.release_workers(worker);
     }

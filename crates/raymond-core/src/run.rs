@@ -105,6 +105,9 @@ pub struct Run {
     pub resumed_at: Timestamp,
     pub steps_started: u64,
     pub steps_completed: u64,
+    /// Workers that have failed, and whose failures joins have taken.
+    #[serde(default, skip_serializing_if = "none_failed")]
+    pub failed_workers: u64,
     pub agents_started: u64,
     pub cost_usd: Usd,
     /// What its models have read and written, as far as agent programs told; journals of earlier versions do not say.
@@ -201,6 +204,7 @@ impl Run {
             resumed_at: time,
             steps_started: 0,
             steps_completed: 0,
+            failed_workers: 0,
             agents_started: 0,
             cost_usd: Usd::ZERO,
             tokens: Tokens::default(),
@@ -404,6 +408,11 @@ impl Run {
         let present = now.duration_since(self.resumed_at).max(SignedDuration::ZERO);
         self.spent_ms.saturating_add(u64::try_from(present.as_millis()).unwrap_or(0))
     }
+}
+
+/// Whether a number of failed workers is left out where it is written.
+pub(crate) fn none_failed(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The key of a state, which also distinguishes states of the same name in other workflows.

@@ -32,7 +32,7 @@ mod rpc;
 pub mod scripted;
 pub mod session;
 #[cfg(test)]
-mod suite;
+pub(crate) mod suite;
 #[cfg(test)]
 pub(crate) mod testing;
 mod turn;

@@ -65,7 +65,7 @@ use args::{Cli, Command};
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::Fleet;
-use crate::handover::Handover;
+use crate::handover::{Handover, NotBegun};
 use crate::view::text::clean;
 
 /// The version of the program, with its commit. Its main file has it, so that a commit does not have this package built again.
@@ -107,15 +107,27 @@ pub fn main(version: &'static str) -> ExitCode {
     };
     let cli = match parsed {
         Ok(cli) => cli,
+        Err(error) if handed.is_some() => {
+            report(&UserError::usage(what_is_wrong(&error)));
+            return NotBegun::WrongWord.into();
+        }
         Err(error) => return report_usage(&error).into(),
     };
+    let is_handed = handed.is_some();
     match diagnostics::start().and_then(|()| dispatch(cli, handed.unwrap_or_default())) {
         Ok(exit) => exit.into(),
         Err(error) => {
             report(&error);
-            error.exit.into()
+            if error.is_held && is_handed { NotBegun::Held.into() } else { error.exit.into() }
         }
     }
+}
+
+/// What the parser says is wrong, without how to get help.
+fn what_is_wrong(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.trim_start_matches("error: ").trim().to_owned()
 }
 
 /// Prints what the parser says. It reports help and version as errors, too; those exit with 0.

@@ -83,6 +83,10 @@ impl AgentProgram for Command {
         })
     }
 
+    fn prints_plain_text(&self) -> bool {
+        true
+    }
+
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(Decoder::default())
     }

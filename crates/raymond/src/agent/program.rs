@@ -48,6 +48,11 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// would fail again in the same way.
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String>;
 
+    /// Whether its output is the text itself, so that a piece of it can be shown before the rest is there.
+    fn prints_plain_text(&self) -> bool {
+        false
+    }
+
     /// Reads the output of this turn.
     fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder>;
 
@@ -104,7 +109,7 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
 ///
 /// A program that communicates in both directions (JSON-RPC on its stdin and stdout) also needs input while it runs, which
 /// comes from here, too.
-pub trait TurnDecoder: fmt::Debug {
+pub trait TurnDecoder: fmt::Debug + Send {
     /// Reads output in pieces of any size. The result does not depend on the sizes.
     fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent>;
 

@@ -6,6 +6,7 @@ use super::args::serve::ExportArgs;
 use super::find::{find_run, project_folder, state_dir, store, working_folder};
 use super::print::{print_stdout, say};
 use super::settings::of_looking;
+use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::serve::{Settings, export as export_run};
 use crate::trust::Area;
@@ -31,6 +32,7 @@ pub(super) fn export(args: ExportArgs) -> Result<ExitKind, UserError> {
         state_dir: None,
         schedules: false,
         skip_permissions: false,
+        backends: Backends::built_in(),
     };
     let page = export_run(settings, run.id())?;
     let Some(file) = &args.output else {

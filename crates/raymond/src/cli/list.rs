@@ -1,5 +1,6 @@
 //! `raymond list`
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
@@ -7,13 +8,15 @@ use raymond_core::run::RunStatus;
 use serde::Serialize;
 
 use super::args::ListArgs;
-use super::find::store;
+use super::find::{state_dir, store};
 use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{ExitKind, UserError};
+use crate::serve::{HeldBack, schedules_that_wait};
 use crate::store::{RunEntry, StoreError};
+use crate::view::status::status_words;
 use crate::view::summary::{Cache, Summary};
-use crate::view::text::{clean, clean_json, local_zone};
+use crate::view::text::{clean, clean_json, local_time, local_zone};
 
 /// One line of the list.
 struct Listed<'a> {
@@ -38,13 +41,14 @@ pub(super) fn list(args: ListArgs) -> Result<ExitKind, UserError> {
     cache.keep();
     listed.retain(|run| is_wanted(run, &args));
     listed.truncate(limit);
+    let waiting = schedules_that_wait(&*store, &state_dir(&args.place)?);
     if args.json {
-        print_json(&listed)?;
+        print_json(&listed, &waiting)?;
     } else if is_empty {
         say(&format!("there are no runs in {}", store.place()));
     } else if !listed.is_empty() {
         // The reader of stdout may have exited.
-        let _ = write_table(&mut io::BufWriter::new(io::stdout().lock()), &listed);
+        let _ = write_table(&mut io::BufWriter::new(io::stdout().lock()), &listed, &waiting);
     }
     Ok(ExitKind::Completed)
 }
@@ -100,7 +104,7 @@ struct Damaged<'a> {
     error: String,
 }
 
-fn print_json(listed: &[Listed<'_>]) -> Result<(), UserError> {
+fn print_json(listed: &[Listed<'_>], waiting: &BTreeMap<String, HeldBack>) -> Result<(), UserError> {
     let failed = |error: serde_json::Error| UserError::failed(error.to_string());
     let mut views = Vec::new();
     for run in listed {
@@ -109,6 +113,7 @@ fn print_json(listed: &[Listed<'_>]) -> Result<(), UserError> {
                 if run.status == RunStatus::Waiting.as_str() {
                     view.status = RunStatus::Waiting;
                 }
+                view.schedule_waits_since = waiting.get(run.entry.run.id()).map(|held| held.since);
                 serde_json::to_value(view).map_err(failed)?
             }
             Err(error) => {
@@ -121,24 +126,38 @@ fn print_json(listed: &[Listed<'_>]) -> Result<(), UserError> {
     print_stdout(format!("{text}\n").as_bytes())
 }
 
-fn write_table(out: &mut impl Write, runs: &[Listed<'_>]) -> io::Result<()> {
+fn write_table(
+    out: &mut impl Write,
+    runs: &[Listed<'_>],
+    waiting: &BTreeMap<String, HeldBack>,
+) -> io::Result<()> {
     let width = runs.iter().map(|run| run.entry.run.id().len()).max().unwrap_or(0).max(3);
     let zone = local_zone();
+    let failed = |run: &Listed<'_>| run.summary.as_ref().map_or(0, |summary| summary.failed_workers);
+    let statuses: Vec<String> = runs.iter().map(|run| status_words(run.status, failed(run))).collect();
+    let wide = statuses.iter().map(String::len).max().unwrap_or(0).max(11);
     writeln!(
         out,
-        "{:width$}  {:11}  {:>7}  {:>8}  {:19}  WORKFLOW",
+        "{:width$}  {:wide$}  {:>7}  {:>8}  {:19}  WORKFLOW",
         "RUN", "STATUS", "STEPS", "COST", "STARTED"
     )?;
-    for run in runs {
+    for (run, status) in runs.iter().zip(&statuses) {
         let id = run.entry.run.id();
-        let status = run.status.replace('_', " ");
         let Some(summary) = &run.summary else {
             writeln!(out, "{id:width$}  {status}")?;
             continue;
         };
         let started = summary.started_at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
         let (cost, workflow) = (summary.cost_usd.to_string(), clean(&summary.workflow));
-        writeln!(out, "{id:width$}  {status:11}  {:>7}  {cost:>8}  {started:19}  {workflow}", summary.steps)?;
+        writeln!(
+            out,
+            "{id:width$}  {status:wide$}  {:>7}  {cost:>8}  {started:19}  {workflow}",
+            summary.steps
+        )?;
+        if let Some(held) = waiting.get(id) {
+            let since = local_time(held.since);
+            writeln!(out, "{:width$}  its schedule waits for the end of this run since {since}", "")?;
+        }
     }
     out.flush()
 }

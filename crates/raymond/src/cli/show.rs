@@ -97,7 +97,7 @@ fn no_such_step(run: &dyn RunHandle, step: Option<u64>) -> UserError {
     }
 }
 
-fn backends() -> Result<Backends, UserError> {
+pub(super) fn backends() -> Result<Backends, UserError> {
     Backends::new(&of_looking(Area::Kinds)?)
 }
 

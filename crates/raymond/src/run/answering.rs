@@ -54,8 +54,11 @@ pub fn give(
     }
     // If no process drives the run, holding its lease keeps another one from starting meanwhile. A run that is driven
     // is not asked for its lease, because that waits for a while.
+    let is_answered = ask.is_some_and(|ask| stored.inbox().contains(&message_name(ask)));
     let lease = match stored.holder()? {
         Some(_) => None,
+        // The run goes on with the answer that was first, and needs the lease for that.
+        None if is_answered => None,
         None => match stored.lease() {
             Ok(lease) => Some(lease),
             Err(StoreError::Held { .. }) => None,

@@ -270,7 +270,8 @@ impl Error for StoreError {
 
 impl From<StoreError> for UserError {
     fn from(error: StoreError) -> Self {
-        let user = UserError::usage(error.to_string());
+        let is_held = matches!(error, StoreError::Held { .. });
+        let user = UserError { is_held, ..UserError::usage(error.to_string()) };
         match error {
             StoreError::BadId(_) => user.hint("use letters, digits, `-`, `_` and `.`, at most 64 of them"),
             StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => {

@@ -21,7 +21,7 @@ use crate::store::{RunHandle, SealedFile};
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// How long the file may be: that of some 100,000 runs.
 const MAX_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -55,6 +55,8 @@ pub struct Summary {
     /// Agents that have not ended.
     pub agents: usize,
     pub open_asks: usize,
+    /// Workers that have failed, and whose failures joins have taken.
+    pub failed_workers: u64,
     pub result: Brief,
     /// Where it left the run that it goes on from, if it is a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,6 +140,7 @@ impl Summary {
             labels: run.labels.clone(),
             agents: run.agents.len(),
             open_asks,
+            failed_workers: run.failed_workers,
             result: match &run.result {
                 None => Brief::None,
                 Some(Payload::Inline(text)) if text.len() <= MAX_RESULT_BYTES => Brief::Text(text.clone()),

@@ -283,6 +283,53 @@ fn an_answer_to_a_stopped_run_resumes_it() {
     wait_for(&site, "r", "result", "yes");
 }
 
+#[test]
+fn of_many_answers_at_the_same_time_one_is_taken_and_the_others_are_told_so() {
+    const ANSWERS: usize = 50;
+    let rig = asking();
+    assert_eq!(rig.raymond(&["workflow", "--id", "r"]).exit, 3);
+    let site = Site::start(&rig);
+    let given: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let answer = |number: usize| {
+            let body = json!({ "ask": "ask1", "text": number.to_string() });
+            let answer = site.post("/api/v1/runs/r/answers", &body);
+            (answer.status, answer.json())
+        };
+        let threads: Vec<_> = (0..ANSWERS).map(|number| scope.spawn(move || answer(number))).collect();
+        // Others who answer elsewhere hold the run for a moment.
+        let commands: Vec<_> =
+            (0..4).map(|_| scope.spawn(|| rig.raymond(&["answer", "r", "ask1", "command"]))).collect();
+        let given = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        commands.into_iter().for_each(|command| drop(command.join().unwrap()));
+        given
+    });
+    for (status, body) in &given {
+        let is_late = *status == 409 && body["by"].is_string();
+        assert!(*status == 200 || is_late, "{status} {body}");
+    }
+    let taken = given.iter().filter(|(status, _)| *status == 200).count();
+    let result = |rig: &Rig| rig.raymond(&["status", "r", "--json"]).stdout;
+    match taken {
+        1 => wait_for(&site, "r", "status", "completed"),
+        // A command was first, and lets nothing go on.
+        none => assert_eq!((none, result(&rig).contains("waiting")), (0, true)),
+    }
+}
+
+#[test]
+fn a_port_that_the_link_does_not_name_is_told() {
+    let rig = with_run();
+    let args = ["serve", "--listen", "0.0.0.0:0", "--allow-host", "raymond.example", "--token-file", "own"];
+    let live = rig.start(&args);
+    wait_until("the link", || live.stdout().ends_with('\n'));
+    assert!(live.stdout().starts_with("http://raymond.example/#token="), "{}", live.stdout());
+    live.wait_for_stderr("listens on 0.0.0.0:");
+    wait_until("the whole line", || live.stderr().ends_with('\n'));
+    let port = live.stderr().trim_end().rsplit(':').next().unwrap().to_owned();
+    let address = format!("127.0.0.1:{port}");
+    assert!(std::net::TcpStream::connect(&address).is_ok(), "{address}");
+}
+
 /// A step can read the token, but that does not make a person of it.
 #[test]
 fn a_step_cannot_answer_its_own_run_over_http() {

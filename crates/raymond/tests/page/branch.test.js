@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 import { execFileSync } from "node:child_process";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { Browser, Project, axe, login } from "./harness.js";
+import { Browser, Project, axe, login, shows } from "./harness.js";
 
 let browser, project, server, context;
 
@@ -40,13 +40,13 @@ test("a step is branched, and both runs lead to each other", async () => {
   await dialog.getByLabel("Name of the new run").fill("second");
   assert.deepEqual(await axe(page), []);
   await dialog.getByRole("button", { name: "Branch", exact: true }).click();
-  await page.waitForURL(/#\/runs\/second$/);
+  await shows(page, /#\/runs\/second$/);
   await page.locator(".badge", { hasText: "completed" }).first().waitFor();
   assert.equal(project.status("second").status, "completed");
   const lineage = page.locator(".lineage");
   assert.match(await lineage.innerText(), /goes on from first at step 2/);
   await lineage.getByRole("link", { name: "first", exact: true }).click();
-  await page.waitForURL(/#\/runs\/first$/);
+  await shows(page, /#\/runs\/first$/);
   await page.locator(".lineage", { hasText: "1 branch: second from step 2" }).waitFor();
   assert.deepEqual(await axe(page), []);
   await page.close();
@@ -69,7 +69,7 @@ test("a step shows what it changed, as text, and is branched with a key", async 
   await dialog.getByLabel("Name of the new run").fill("third");
   await dialog.getByLabel("Let it go on at once").uncheck();
   await page.keyboard.press("Enter");
-  await page.waitForURL(/#\/runs\/third$/);
+  await shows(page, /#\/runs\/third$/);
   await page.locator(".badge", { hasText: "interrupted" }).first().waitFor();
   assert.equal(project.status("third").steps, 2);
   await page.close();

@@ -1,7 +1,7 @@
 // Takes the pictures in docs/pictures: `scripts/page-tests.sh pictures`. They are committed and change only on demand.
 
 import { join } from "node:path";
-import { Browser, Project, login, repository } from "./harness.js";
+import { Browser, Project, login, repository, visit } from "./harness.js";
 
 const PICTURES = join(repository, "docs/pictures");
 
@@ -23,7 +23,7 @@ try {
     await page.locator(".run-table").waitFor();
     await picture(page, `page-home-${colorScheme}`);
     await page.setViewportSize({ width: 1280, height: 1290 });
-    await page.goto(`${server.base}/#/runs/ship-feature-resume?at=21`);
+    await visit(page, server, "#/runs/ship-feature-resume?at=21");
     await page.locator(".is-past .graph .chip").first().waitFor();
     await picture(page, `page-run-${colorScheme}`);
     await context.close();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use raymond_core::named_inputs::{InputProblem, fill_in};
 use raymond_core::workflow::Platform;
@@ -21,8 +21,8 @@ use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
 use crate::run::caller::Outside;
 use crate::run::driver::{StopRequest, Way};
 use crate::serve::Server;
-use crate::serve::index::holds;
-use crate::serve::launch::{Claim, resume as resume_run, text_of};
+use crate::serve::index::{drives, holds};
+use crate::serve::launch::{Claim, go_on_with_answer, resume as resume_run, text_of};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::serve::story::How;
@@ -326,6 +326,9 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         return Err(Problem::not_found("the run has no question of this id"));
     }
     let text = text.replace('\0', "\u{fffd}");
+    // Of many answers at the same time the first lets the run go on, and the others wait until they can be told so.
+    let turn = server.answering.of(run.id());
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let given = give(&*run, Some(&ask), text, Way::Api, &outside).map_err(|error| match error.exit {
         ExitKind::Failed => {
             let way = way_of_waiting(&*run, &ask).map(Way::as_str);
@@ -336,12 +339,12 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     if let Taker::Away(why) = &given.to {
         return Err(left_here("answer", why));
     }
-    let resumed = given.to == Taker::Stopped && !holds(&*run);
-    if resumed {
+    let is_stopped = given.to == Taker::Stopped;
+    if is_stopped {
         // It may have stopped meanwhile.
         refuse_steps(server, call, "let a run go on through this server")?;
-        resume_run(server, &run, Vec::new())?;
     }
+    let resumed = is_stopped && go_on_with_answer(server, &run, &ask)?;
     Answer::json(&Taken { ask, resumed, taken: given.to == Taker::Live })
 }
 
@@ -357,7 +360,10 @@ pub struct Stopping {
 pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let run = server.index.find(call.part("run"))?;
     let Stopping { now } = if call.body.is_empty() { Stopping::default() } else { call.json()? };
-    let Some(holder) = run.holder()? else {
+    let holder = run.holder()?;
+    // A run that has ended may be held for another moment.
+    let is_driven = server.index.with_run(&run, |state| drives(state, holder.is_some())).unwrap_or(true);
+    let Some(holder) = holder.filter(|_| is_driven) else {
         return Err(Problem::conflict("no process drives the run, so there is nothing to stop"));
     };
     check_engine(&*run)?;
@@ -460,10 +466,12 @@ pub fn resume(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let wanted: Resuming = if call.body.is_empty() { Resuming::default() } else { call.json()? };
     refuse_own_steps(server, call, &*run, "resume")?;
     refuse_steps(server, call, "let a run go on through this server")?;
-    if holds(&*run) {
+    let is_held = holds(&*run);
+    let (is_driven, status) = server.index.with_run(&run, |state| (drives(state, is_held), state.status))?;
+    if is_driven {
         return Err(Problem::conflict("a process drives the run already"));
     }
-    if server.index.with_run(&run, |state| state.status)? == RunStatus::Completed {
+    if status == RunStatus::Completed {
         return Err(Problem::conflict("the run is completed"));
     }
     check_engine(&*run)?;

@@ -28,7 +28,7 @@ pub struct Inbox {
 }
 
 /// Something that needs a person.
-#[derive(Serialize, JsonSchema)]
+#[derive(Default, Serialize, JsonSchema)]
 struct Item {
     /// `ask`, `failed`, `over_budget`, `limited`, `silent`, or `untrusted` for a workflow whose schedule is not kept.
     kind: &'static str,
@@ -89,20 +89,10 @@ impl Item {
     fn untrusted(held: Held) -> Self {
         Item {
             kind: "untrusted",
-            run: None,
             workflow: held.id,
             since: held.since,
-            agent: None,
-            state: None,
-            step: None,
-            ask: None,
-            question: None,
-            deadline: None,
-            empty_ok: None,
             error: Some(format!("{}; {}", held.why, Held::advice(&held.path))),
-            cost_usd: Usd::ZERO,
-            budget_usd: None,
-            live: false,
+            ..Item::default()
         }
     }
 }
@@ -121,17 +111,10 @@ impl Looking<'_> {
             run: Some(self.handle.id().to_owned()),
             workflow: self.summary.workflow.clone(),
             since,
-            agent: None,
-            state: None,
-            step: None,
-            ask: None,
-            question: None,
-            deadline: None,
-            empty_ok: None,
-            error: None,
             cost_usd: self.summary.cost_usd,
             budget_usd: self.summary.budget_usd,
             live: self.live,
+            ..Item::default()
         }
     }
 

@@ -12,12 +12,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::serve::Server;
-use crate::serve::index::{NoState, holds, is_live};
+use crate::serve::index::{NoState, drives, holds, is_live};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
+use crate::serve::schedule::held_back;
 use crate::store::{RunEntry, RunHandle, StoreError};
 use crate::view::debug::kept_attempts;
-use crate::view::status::{AskView, RunView, view};
+use crate::view::status::{AskView, RunView, no_worker, view};
 use crate::view::summary::{Brief, Summary};
 
 const USUAL_RUNS: usize = 100;
@@ -73,6 +74,13 @@ struct RunItem {
     result: Option<String>,
     /// How many agents have not ended.
     live_agents: usize,
+    /// Since when its schedule waits for its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule_waits_since: Option<Timestamp>,
+    /// How many workers have failed whose failures joins have taken.
+    #[serde(skip_serializing_if = "no_worker")]
+    #[schemars(default)]
+    failed_workers: u64,
     asks: Vec<AskView>,
 }
 
@@ -91,6 +99,7 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let before = call.text("before").map(Place::parse).transpose()?;
     let limit = call.limit(USUAL_RUNS, MOST_RUNS)?;
     let entries = server.index.list()?;
+    let held_back = held_back(&server.state, |run| server.index.is_held(run));
     let (mut runs, mut next) = (Vec::new(), None);
     let mut last: Option<Place> = None;
     for entry in &entries {
@@ -111,7 +120,11 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
             break;
         }
         runs.push(match summary {
-            Ok(summary) => Item::Run(Box::new(item(server, &entry.run, &summary, is_live))),
+            Ok(summary) => {
+                let since = held_back.get(entry.run.id()).map(|held| held.since);
+                let item = item(server, &entry.run, &summary, is_live);
+                Item::Run(Box::new(RunItem { schedule_waits_since: since, ..item }))
+            }
             Err(error) => Item::Damaged(Damaged {
                 run: entry.run.id().to_owned(),
                 status: "damaged",
@@ -155,6 +168,8 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         labels: summary.labels.clone(),
         result,
         live_agents: summary.agents,
+        schedule_waits_since: None,
+        failed_workers: summary.failed_workers,
         asks,
     }
 }
@@ -276,11 +291,14 @@ pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
 /// A run as it is now.
 pub fn of(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<RunObject, Problem> {
     // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
-    let is_live = holds(&**handle);
+    let is_held = holds(&**handle);
     let branches = server.index.branches_of(handle.id())?;
+    let held_back = held_back(&server.state, |run| server.index.is_held(run));
     Ok(server.index.with_run(handle, |run| {
+        let is_live = drives(run, is_held);
         let mut object = object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())));
         object.view.containment = server.containment(handle.id());
+        object.view.schedule_waits_since = held_back.get(handle.id()).map(|held| held.since);
         object.view.branches = branches;
         object.view.tell_origin(&**handle).map(|()| object)
     })??)

@@ -85,7 +85,7 @@ export class StepPage extends View {
     const { step, live } = this;
     const running = step.status === "running";
     const texts = [["Input", step.input], ["Prompt", step.prompt], ["Reply", running ? live.reply ?? step.reply : step.reply], ["Output", running ? live.stdout ?? step.stdout : step.stdout],
-      ["Stderr", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result]];
+      ["Stderr", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result], ["Handed on", step.handed_on]];
     const shown = texts.filter(([, text]) => text !== null && text !== undefined && text !== "");
     if (!shown.length && !running && !step.changes) return h("p", { class: "empty" }, "This step wrote nothing.");
     return [shown.map(([name, text]) => this.pane(name, text, running)),
