@@ -85,8 +85,10 @@ fn an_answer_to_a_stopped_run_counts_when_it_goes_on() {
     stop_at_a_question(&rig);
     let answered = rig.raymond(&["answer", "r", "this one"]);
     assert!(answered.status.success(), "{answered:?}");
-    // This hands the answer over.
+    // The question counts as answered, whatever command reaches the server meanwhile.
     assert!(rig.raymond(&["list"]).status.success());
+    let second = rig.raymond(&["answer", "r", "ask1", "another"]);
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
     let mut resumed = rig.spawn(&["resume", "r"]);
     let log = rig.until("run_finished");
     assert!(resumed.ends());

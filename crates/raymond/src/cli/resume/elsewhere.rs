@@ -65,7 +65,7 @@ pub(super) fn resume(
     // Without a choice the run waits for answers as it did before, unless they are typed here.
     let is_chosen = args.options.on_ask.or(config.raymond.on_ask).is_some() || manner.asks_here();
     let waits_for_answers = is_chosen.then(|| manner.waits_for_answers());
-    follow::resume(&*store, &run.id, &at, &Resume { options, waits_for_answers, workflows })?;
+    follow::resume(&store, &run.id, &at, &Resume { options, waits_for_answers, workflows })?;
     follow::follow(&store, &run.id, run.seq, manner)
 }
 
