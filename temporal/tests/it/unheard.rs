@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Output;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::harness::{Process, Rig, Way, count, eventually};
+use crate::harness::{LIMIT, Process, Rig, Way, count, eventually};
 
 /// A command waits two seconds for a server that hangs. The rest is for a machine that is busy with other tests; before there
 /// was one deadline for a whole command, an answer took fourteen.
@@ -41,7 +41,11 @@ fn follow(rig: &Rig, id: &str, options: &[&str]) -> Process {
 }
 
 fn until_said(rig: &Rig, id: &str, text: &str) {
-    eventually(&format!("`{text}` in: {}", rig.read(id)), || rig.read(id).contains(text).then_some(()));
+    let begun = Instant::now();
+    while !rig.read(id).contains(text) {
+        assert!(begun.elapsed() < LIMIT, "`{text}` was not said within {LIMIT:?}, but: {}", rig.read(id));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn exit_of(follower: &mut Process) -> Option<i32> {
@@ -399,7 +403,7 @@ fn the_one_who_follows_a_run_may_be_asked_and_answer() {
     rig.until("run_stopped");
     let says = File::create(rig.path("resumed")).unwrap();
     let mut follower = rig.spawn_typing(&["resume", "r", "--on-ask", "prompt"], says);
-    until_said(&rig, "resumed", "[main] asks (ask1):\nWhich?");
+    until_said(&rig, "resumed", "[main] asks (ask1):\n    Which?");
     follower.0.stdin.take().unwrap().write_all(b"this one\n").unwrap();
     assert!(follower.ends(), "{}", rig.read("resumed"));
     let log = rig.until("run_finished");
