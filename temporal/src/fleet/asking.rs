@@ -24,7 +24,7 @@ use crate::host::journal_folder;
 use crate::messages::{Mail, Part, Told};
 use crate::packed::Packed;
 use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of};
-use crate::workflow::RaymondRun;
+use crate::workflow::{NOT_DECIDED, RaymondRun};
 
 /// How long a worker may take to answer before the run is shown as it was last seen. A command that waits for the server no
 /// longer than [`PATIENCE`] has to know by then that it was not the server.
@@ -127,13 +127,17 @@ impl Server {
     /// Nothing if no worker has answered.
     async fn query(&self, run: &str, after: u64) -> Result<Option<Answer>, Trouble> {
         let handle = self.client.get_workflow_handle::<RaymondRun>(run);
-        let in_time = RpcOptions::builder().timeout(PATIENCE_WITH_WORKERS).build();
-        let options = WorkflowQueryOptions::builder().rpc_options(in_time).build();
-        let status = match handle.query(RaymondRun::news, after, options).await {
-            Ok(told) => return Ok(Some(Answer::Told(Box::new(told)))),
-            Err(WorkflowQueryError::NotFound(_)) => return Ok(Some(Answer::NotThere)),
-            Err(WorkflowQueryError::Rpc(status)) => status,
-            Err(error) => return Err(away(error)),
+        let status = loop {
+            let in_time = RpcOptions::builder().timeout(PATIENCE_WITH_WORKERS).build();
+            let options = WorkflowQueryOptions::builder().rpc_options(in_time).build();
+            match handle.query(RaymondRun::news, after, options).await {
+                Ok(told) => return Ok(Some(Answer::Told(Box::new(told)))),
+                Err(WorkflowQueryError::NotFound(_)) => return Ok(Some(Answer::NotThere)),
+                Err(WorkflowQueryError::Rpc(status)) if status.message().contains(NOT_DECIDED) => {}
+                Err(WorkflowQueryError::Rpc(status)) => break status,
+                Err(error) => return Err(away(error)),
+            }
+            tokio::time::sleep(ASK_EVERY).await;
         };
         match status.code() {
             Code::DeadlineExceeded | Code::Cancelled => Ok(None),
