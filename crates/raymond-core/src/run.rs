@@ -40,6 +40,8 @@ pub enum RunStatus {
     OverBudget,
     Limited,
     Interrupted,
+    /// Its engine cannot have it decided any further. No journal says so: only the engine knows it.
+    Wedged,
 }
 
 impl RunStatus {
@@ -52,6 +54,7 @@ impl RunStatus {
             RunStatus::OverBudget => "over_budget",
             RunStatus::Limited => "limited",
             RunStatus::Interrupted => "interrupted",
+            RunStatus::Wedged => "wedged",
         }
     }
 }

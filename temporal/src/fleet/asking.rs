@@ -23,7 +23,7 @@ use crate::client::{NoAnswer, connect};
 use crate::host::journal_folder;
 use crate::messages::{Mail, Part, Told};
 use crate::packed::Packed;
-use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of};
+use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of, why_wedged};
 use crate::workflow::{NOT_DECIDED, RaymondRun};
 
 /// How long a worker may take to answer before the run is shown as it was last seen. A command that waits for the server no
@@ -175,7 +175,10 @@ impl Server {
             }
             (Some(how), _) => Standing::Ended(how.to_owned()),
             (None, Some(WorkflowExecutionStatus::Completed)) => Standing::Over,
-            (None, _) => Standing::Unheard(why),
+            (None, _) => match why_wedged(&self.client, run).await.map_err(away)? {
+                Some(why) => Standing::Wedged(why),
+                None => Standing::Unheard(why),
+            },
         };
         if status.is_none() {
             return Ok(nothing_new(standing));
@@ -222,9 +225,10 @@ impl Server {
         }
     }
 
-    /// Whether the server has ended a run without asking it.
-    pub(super) async fn has_ended(&self, run: &str) -> Result<bool, Trouble> {
-        Ok(ended_how(status_of(&self.client, run).await.map_err(away)?).is_some())
+    /// Whether the server has ended a run without asking it, or cannot have it decided any further. It lets neither be asked.
+    pub(super) async fn cannot_be_asked(&self, run: &str) -> Result<bool, Trouble> {
+        Ok(ended_how(status_of(&self.client, run).await.map_err(away)?).is_some()
+            || why_wedged(&self.client, run).await.map_err(away)?.is_some())
     }
 
     /// Ends a run of which nothing has been done.

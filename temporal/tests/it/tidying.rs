@@ -103,11 +103,20 @@ fn a_run_that_does_not_go_on_can_be_removed_for_good() {
     let (is_done, said) = clean(&["--state-dir", &other]);
     assert!(is_done && said.contains("still has the run"), "{said}");
     assert!(!listed(&["--state-dir", &other]).contains("interrupted"));
+    let (is_done, said) = clean(&["--state-dir", &other]);
+    assert!(!is_done && said.contains("remove it there") && said.contains("--discard-changes"), "{said}");
     assert!(listed(&[]).contains("interrupted"));
     assert!(!files_below(&rig.path("blobs/runs/r")).is_empty());
+    // Where its copy was removed before, the run is removed for good, too.
+    let (is_done, said) = clean(&["--discard-changes", "--state-dir", &other]);
+    assert!(is_done && said.contains("removed r from temporal://"), "{said}");
+    assert_eq!(files_below(&rig.path("blobs/runs/r")), [""; 0]);
+    assert!(!rig.temporal(&["workflow", "describe", "--workflow-id", "r"]).status.success());
     let (is_done, said) = clean(&["--discard-changes"]);
     assert!(is_done, "{said}");
     assert_eq!(files_below(&rig.path("blobs/runs/r")), [""; 0]);
     assert!(!listed(&[]).contains("interrupted"), "{}", listed(&[]));
-    assert!(!rig.temporal(&["workflow", "describe", "--workflow-id", "r"]).status.success());
+    // The id is free again.
+    rig.start();
+    rig.until("ask_opened");
 }

@@ -147,6 +147,41 @@ fn a_run_that_the_server_has_ended_is_over() {
     assert!(said(&listed).starts_with("there are no runs"), "{listed:?}");
 }
 
+/// A message that is none fails each task of the run that takes it.
+#[test]
+fn a_run_that_is_wedged_says_so_and_nothing_seems_to_reach_it() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"START\">Which?</ask>'\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    let none =
+        ["workflow", "signal", "--workflow-id", "r", "--name", "deliver", "--input", "{\"no\": \"mail\"}"];
+    assert!(rig.temporal(&none).status.success());
+    let status = eventually("a word about it", || {
+        let status = rig.raymond(&["status", "r"]);
+        printed(&status).starts_with("r  wedged\n").then_some(status)
+    });
+    assert!(
+        printed(&status).contains("since then it is wedged: what is next cannot be decided: "),
+        "{status:?}"
+    );
+    let status = rig.raymond(&["status", "r", "--json"]);
+    assert!(printed(&status).contains("\"status\": \"wedged\""), "{status:?}");
+    assert!(printed(&rig.raymond(&["list", "--status", "wedged"])).contains("r  "));
+    assert!(printed(&rig.raymond(&["doctor"])).contains("r is wedged on temporal://"));
+    for command in [&["answer", "r", "this"][..], &["stop", "r"], &["stop", "--now", "r"], &["resume", "r"]] {
+        let failed = rig.raymond(command);
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+        assert!(said(&failed).contains("r is wedged on temporal://"), "{failed:?}");
+    }
+    assert!(said(&rig.raymond(&["resume", "r"])).contains("raymond branch r --at STEP"));
+    let served = Served::start(&rig);
+    let (code, problem) = served.ask("POST", "runs/r/stop", "{}");
+    assert_eq!(code, 409, "{problem}");
+    assert_eq!(served.ask("GET", "runs/r", "").1["status"], "wedged");
+}
+
 /// Runs that wait for an answer: `asks`, `goes`, and `stopped`, which is stopped.
 fn three_runs(rig: &Rig) {
     rig.state("START.sh", "echo '<ask next=\"THEN\">Which?</ask>'\n");

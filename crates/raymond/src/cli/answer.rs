@@ -4,6 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::args::{AnswerArgs, ResumeArgs, RunOptions};
+use super::elsewhere::wedged_there;
 use super::find::{find_run, store};
 use super::print::say;
 use super::resume::resume;
@@ -43,6 +44,9 @@ pub(super) fn answer(args: AnswerArgs) -> Result<ExitKind, UserError> {
                 .hint(format!("or that of a run: {}", advice::command("answer RUN [ASK] TEXT"))));
         }
     };
+    if let Some(wedged) = wedged_there(&*stored) {
+        return Err(wedged);
+    }
     let outside = Caller::Own.outside(&*store, &*stored, "answer")?;
     let given = give(&*stored, ask.as_deref(), read_text(text)?, Way::Command, &outside)?;
     let run = stored.id().to_owned();

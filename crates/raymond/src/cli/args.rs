@@ -663,8 +663,17 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
 }
 
 /// What `list` can show as the status of a run.
-pub(super) const STATUSES: [&str; 8] =
-    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+pub(super) const STATUSES: [&str; 9] = [
+    "running",
+    "completed",
+    "failed",
+    "waiting",
+    "over_budget",
+    "limited",
+    "interrupted",
+    "wedged",
+    "damaged",
+];
 
 fn parse_backends(text: &str) -> Result<String, String> {
     match config::lacks_a_name(text) {

@@ -11,7 +11,7 @@ use super::print::{print_stdout, say as tell};
 use super::rewound::finish_rewind;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
-use crate::fleet::{Address, Fleet, Trouble, installed};
+use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, Trouble, installed};
 use crate::git::worktrees::{Kept, Unsaved};
 use crate::history::clean::Remains;
 use crate::store::{Elsewhere, FolderStore, RunStore, StateDir, StoreError};
@@ -60,7 +60,10 @@ impl Cleaner<'_> {
             Ok(run) => run.id().to_owned(),
             // What an interrupted removal has left, or an earlier one has kept, has no journal any more.
             Err(StoreError::Unknown { .. }) if self.is_left(given)? => given.to_owned(),
-            Err(error) => return Err(error.into()),
+            Err(error) => match FolderStore::new(self.dir.clone()).removed(given) {
+                Some(mark) => return self.there(&mark, given, error),
+                None => return Err(error.into()),
+            },
         };
         if let Some(why) = self.needed(&id, &BTreeSet::new())? {
             return Err(UserError::usage(format!("{id} is not removed: {why}")));
@@ -82,6 +85,23 @@ impl Cleaner<'_> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Removes what its engine still has of a run whose copy here was removed before.
+    fn there(&self, mark: &Elsewhere, id: &str, unknown: StoreError) -> Result<(), UserError> {
+        let way = advice::command(&format!("clean {id} --discard-changes"));
+        if !self.args.discard_changes {
+            return Err(UserError::from(unknown)
+                .hint(format!("{} still has it; remove it there: {way}", mark.engine)));
+        }
+        if self.args.dry_run {
+            return say(&format!("would remove {id} from {}", mark.engine));
+        }
+        if !self.forgets(mark, id)? {
+            return Err(UserError::failed(format!("{id} is not removed: {ENGINE_PROGRAM} was not found")));
+        }
+        FolderStore::new(self.dir.clone()).forget_removal(id)?;
+        say(&format!("removed {id} from {}", mark.engine))
     }
 
     /// Has its engine remove a run for good that other machines carry out, if this program has one. What the run's agents left

@@ -72,7 +72,7 @@ fn look_at<'a>(entry: &'a RunEntry, cache: &mut Cache) -> Option<Listed<'a>> {
     };
     let is_live =
         summary.recorded == RunStatus::Running && entry.run.holder().is_ok_and(|holder| holder.is_some());
-    let status = summary.status(is_live);
+    let status = summary.status_of(&*entry.run, is_live);
     Some(Listed { entry, status: status.as_str(), summary: Some(summary) })
 }
 

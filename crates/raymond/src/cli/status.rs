@@ -182,7 +182,11 @@ fn how_to_go_on(run: &RunView) -> Option<String> {
         RunStatus::Waiting if !run.asks.is_empty() => return None,
         RunStatus::OverBudget => " --budget +5",
         RunStatus::Failed if run.steps_used_up.is_some() => " --max-steps MORE",
-        RunStatus::Waiting | RunStatus::Failed | RunStatus::Limited | RunStatus::Interrupted => "",
+        RunStatus::Waiting
+        | RunStatus::Failed
+        | RunStatus::Limited
+        | RunStatus::Interrupted
+        | RunStatus::Wedged => "",
     };
     Some(advice::command(&format!("resume {}{more}", run.run)))
 }

@@ -1,7 +1,7 @@
 //! `raymond stop`
 
 use super::args::StopArgs;
-use super::elsewhere::ended_there;
+use super::elsewhere::{ended_there, wedged_there};
 use super::find::{find_run, store};
 use super::print::say;
 use crate::error::{ExitKind, UserError};
@@ -18,6 +18,9 @@ pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
         say(&format!("{} is not running; nothing to stop", run.id()));
         return Ok(ExitKind::Completed);
     };
+    if let Some(wedged) = wedged_there(&*run) {
+        return Err(wedged);
+    }
     let request = StopRequest::for_run(&*run, holder.incarnation, args.now);
     let name = request.name();
     let content = serde_json::to_string(&request).map_err(|error| UserError::failed(error.to_string()))?;

@@ -165,7 +165,7 @@ impl Mirror {
             let is_enough = match standing {
                 Standing::Open => is_all || !wait.is_zero(),
                 Standing::Over | Standing::Ended(_) => is_all,
-                Standing::Unheard(_) => true,
+                Standing::Unheard(_) | Standing::Wedged(_) => true,
             };
             if is_enough {
                 if matches!(standing, Standing::Over | Standing::Ended(_)) {
@@ -182,6 +182,7 @@ impl Mirror {
             Some(Elsewhere { ended: Some(how), .. }) => Standing::Ended(how),
             Some(Elsewhere { is_open: false, .. }) => Standing::Over,
             Some(Elsewhere { silence: Some(Silence::Workers(why)), .. }) => Standing::Unheard(why),
+            Some(Elsewhere { silence: Some(Silence::Wedged(why)), .. }) => Standing::Wedged(why),
             _ => Standing::Open,
         }
     }
@@ -238,6 +239,9 @@ impl Mirror {
         let mark = match news.standing {
             Standing::Unheard(why) => {
                 return Ok(note_silence(&*self.store, &*self.run, Silence::Workers(why))?);
+            }
+            Standing::Wedged(why) => {
+                return Ok(note_silence(&*self.store, &*self.run, Silence::Wedged(why))?);
             }
             Standing::Open => Elsewhere { hosts, ..Elsewhere::open(engine, now()) },
             Standing::Over => Elsewhere { hosts, is_open: false, ..Elsewhere::open(engine, now()) },
@@ -349,6 +353,7 @@ impl Keeper {
                 match mirror.catch_up(WAIT_FOR_NEWS) {
                     Ok(Standing::Open) => continue,
                     Ok(Standing::Over | Standing::Ended(_)) => return,
+                    Ok(Standing::Wedged(why)) => tracing::debug!(run = id, why, "the run is wedged"),
                     Ok(Standing::Unheard(why)) => tracing::debug!(run = id, why, "no worker answers"),
                     Err(error) => tracing::debug!(run = id, %error, "the copy is not up to date"),
                 }
@@ -475,6 +480,18 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_is_wedged_is_marked_as_such_until_it_is_decided_again() {
+        let scene = Scene::new();
+        let wedged = Standing::Wedged("it contradicts itself".to_owned());
+        scene.fleet.stands(wedged.clone());
+        assert_eq!(scene.mirror().catch_up(Duration::ZERO).unwrap(), wedged);
+        assert_eq!(scene.mark().why_wedged(), Some("it contradicts itself"));
+        scene.fleet.stands(Standing::Open);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(scene.mark().why_wedged(), None);
+    }
+
+    #[test]
     fn messages_leave_the_inbox_once_the_engine_has_them() {
         let scene = Scene::new();
         let (run, inbox) = (scene.run(), scene.run().inbox());
@@ -503,7 +520,10 @@ mod tests {
             inbox.post(message, "{}").unwrap();
         }
         scene.mirror().catch_up(Duration::ZERO).unwrap();
-        assert_eq!((scene.fleet.delivered(), inbox.contains("answer-ask1")), (vec!["stop-any".to_owned()], true));
+        assert_eq!(
+            (scene.fleet.delivered(), inbox.contains("answer-ask1")),
+            (vec!["stop-any".to_owned()], true)
+        );
         // Another machine may have let it go on.
         scene.fleet.stands(Standing::Open);
         scene.mirror().catch_up(Duration::ZERO).unwrap();

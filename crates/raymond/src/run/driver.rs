@@ -422,7 +422,7 @@ async fn terminal_closed(terminal: Option<&Terminal>) {
 pub fn exit_of(status: RunStatus, interrupted: ExitKind) -> ExitKind {
     match status {
         RunStatus::Completed => ExitKind::Completed,
-        RunStatus::Failed | RunStatus::Running => ExitKind::Failed,
+        RunStatus::Failed | RunStatus::Running | RunStatus::Wedged => ExitKind::Failed,
         RunStatus::Waiting => ExitKind::Waiting,
         RunStatus::OverBudget => ExitKind::OverBudget,
         RunStatus::Limited => ExitKind::Limited,

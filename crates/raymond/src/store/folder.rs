@@ -85,6 +85,17 @@ impl FolderStore {
         self.disk.changed(self.dir.path())
     }
 
+    /// The mark of a run elsewhere whose copy was removed here.
+    pub fn removed(&self, id: &str) -> Option<Elsewhere> {
+        elsewhere::removed(self.dir.path(), self.paths(id).ok()?.id(), self.dir.own())
+    }
+
+    /// Forgets that the copy of a run was removed: its engine does not have the run any more.
+    pub fn forget_removal(&self, id: &str) -> Result<(), StoreError> {
+        let io = |error| StoreError::io(self.place(), "write", error);
+        elsewhere::forget_removal(self.dir.path(), self.paths(id)?.id()).map_err(io)
+    }
+
     fn paths(&self, id: &str) -> Result<RunPaths, StoreError> {
         let paths = self.dir.run(id).map_err(StoreError::BadId)?;
         Ok(paths.on(Arc::clone(&self.disk)).knowing(self.known.clone()))

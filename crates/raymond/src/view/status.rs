@@ -173,6 +173,9 @@ impl RunView {
         self.seen_at = Some(elsewhere.seen_at);
         self.stale = elsewhere.silence.as_ref().map(ToString::to_string);
         self.ended_there = elsewhere.ended.clone();
+        if self.status == RunStatus::Running && elsewhere.why_wedged().is_some() {
+            self.status = RunStatus::Wedged;
+        }
         for agent in &mut self.agents {
             agent.host = elsewhere.hosts.get(agent.id.as_str()).cloned();
         }

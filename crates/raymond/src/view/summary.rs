@@ -159,7 +159,15 @@ impl Summary {
         }
     }
 
-    /// The status as a list shows it: a run that can only go on once a person has answered is waiting.
+    /// The status of this run as a list shows it. Its engine may know that it is wedged.
+    pub fn status_of(&self, run: &dyn RunHandle, is_live: bool) -> RunStatus {
+        match is_live && run.elsewhere().is_some_and(|mark| mark.why_wedged().is_some()) {
+            true => RunStatus::Wedged,
+            false => self.status(is_live),
+        }
+    }
+
+    /// The status as a journal shows it: a run that can only go on once a person has answered is waiting.
     pub fn status(&self, is_live: bool) -> RunStatus {
         match status_of(self.recorded, is_live) {
             RunStatus::Running if self.only_asks => RunStatus::Waiting,

@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::cli::find::{found_home, working_folder};
 use crate::git::Git;
-use crate::store::FolderStore;
+use crate::store::{FolderStore, RunStore};
 
 /// How many tracked files are named.
 const NAMED: usize = 3;
@@ -28,8 +28,19 @@ pub(super) fn findings() -> Vec<Finding> {
         );
         findings.push(Finding::warning("state", message, "look at them with `raymond doctor --adopt`"));
     }
+    findings.extend(wedged(&FolderStore::new(dir.clone())));
     findings.extend(dir.home().and_then(tracked));
     findings
+}
+
+/// Runs on other machines that were wedged when they were last seen.
+fn wedged(store: &FolderStore) -> Vec<Finding> {
+    let of = |id: String| {
+        let mark = store.run(&id).ok()?.elsewhere()?;
+        let message = format!("{id} is wedged on {}: {}", mark.engine, mark.why_wedged()?);
+        Some(Finding::warning("runs", message, format!("`raymond resume {id}` says how to go on")))
+    };
+    store.elsewhere().unwrap_or_default().into_iter().filter_map(of).collect()
 }
 
 /// Files below `.raymond` that a commit would hand on, and a pull would replace.

@@ -50,6 +50,15 @@ pub(super) fn resume(
     if let Some(ended) = ended_there(stored) {
         return Err(UserError::usage(ended).hint("start the workflow again with `raymond run`"));
     }
+    if let Some(mark) = stored.elsewhere()
+        && let Some(why) = mark.why_wedged()
+    {
+        let error = format!("{} is wedged on {at}, so it does not go on there: {why}", run.id);
+        let branch = advice::command(&format!("branch {} --at STEP", run.id));
+        return Err(UserError::failed(error)
+            .hint(format!("go on here from what has finished, as another run: {branch}"))
+            .hint(format!("end it there: temporal workflow terminate --workflow-id {}", run.id)));
+    }
     if stored.elsewhere().is_some_and(|mark| mark.is_open) {
         return Err(UserError::usage(format!("{} is running on {at}", run.id))
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", run.id)))));

@@ -379,6 +379,11 @@ fn check_engine(run: &dyn RunHandle) -> Result<(), Problem> {
     if let Some(how) = &mark.ended {
         return Err(Problem::conflict(format!("the run {how} on {engine}, so it does not go on")));
     }
+    if let Some(why) = mark.why_wedged() {
+        return Err(Problem::conflict(format!(
+            "the run is wedged on {engine}, so nothing reaches it: {why}"
+        )));
+    }
     let (Some(fleet), Ok(at)) = (installed(), Address::parse(engine)) else {
         return Err(Problem::unavailable(format!(
             "the run is on {engine}, and {ENGINE_PROGRAM} was not found"

@@ -145,7 +145,11 @@ impl Looking<'_> {
                 self.failures(run, items);
                 self.silent(run, silence, items);
             }
-            RunStatus::Running | RunStatus::Completed | RunStatus::Waiting | RunStatus::Interrupted => {}
+            RunStatus::Running
+            | RunStatus::Completed
+            | RunStatus::Waiting
+            | RunStatus::Interrupted
+            | RunStatus::Wedged => {}
         }
     }
 

@@ -24,8 +24,17 @@ const USUAL_RUNS: usize = 100;
 const MOST_RUNS: usize = 1000;
 
 /// What can be asked for as a status.
-const STATUSES: [&str; 8] =
-    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+const STATUSES: [&str; 9] = [
+    "running",
+    "completed",
+    "failed",
+    "waiting",
+    "over_budget",
+    "limited",
+    "interrupted",
+    "wedged",
+    "damaged",
+];
 
 /// Some runs, the one that was active last first.
 #[derive(Serialize, JsonSchema)]
@@ -103,7 +112,7 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
             other => other,
         };
         let is_live = summary.as_ref().is_ok_and(|summary| is_live(summary, &*entry.run));
-        if !wanted.fits(server, entry.run.id(), summary.as_deref().ok(), is_live) {
+        if !wanted.fits(server, &*entry.run, summary.as_deref().ok(), is_live) {
             continue;
         }
         if runs.len() == limit {
@@ -140,7 +149,7 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         run: handle.id().to_owned(),
         workflow: summary.workflow.clone(),
         workflow_id: server.workflow_id(&summary.scope),
-        status: summary.status(live),
+        status: summary.status_of(&**handle, live),
         live,
         stale: live.then(|| handle.elsewhere()?.silence).flatten().map(|silence| silence.to_string()),
         steps: summary.steps,
@@ -215,13 +224,14 @@ impl Wanted {
         })
     }
 
-    fn fits(&self, server: &Server, id: &str, summary: Option<&Summary>, is_live: bool) -> bool {
+    fn fits(&self, server: &Server, run: &dyn RunHandle, summary: Option<&Summary>, is_live: bool) -> bool {
+        let id = run.id();
         let Some(summary) = summary else {
             let is_any = self.workflow.is_none() && self.labels.is_empty();
             let has_text = self.text.as_ref().is_none_or(|text| id.to_lowercase().contains(text));
             return is_any && has_text && self.status.as_ref().is_none_or(|status| status == "damaged");
         };
-        let same_status = |wanted: &String| wanted == summary.status(is_live).as_str();
+        let same_status = |wanted: &String| wanted == summary.status_of(run, is_live).as_str();
         let same_workflow = |wanted: &String| {
             let workflow = summary.workflow.trim_end_matches('/');
             workflow == wanted

@@ -10,7 +10,7 @@ import { firstLine } from "./text.js";
 const RUNS_AT_ONCE = 50;
 /// In the order of how soon a person is needed.
 const KINDS = ["ask", "failed", "over_budget", "limited", "untrusted", "silent"];
-const STATUSES = ["running", "waiting", "failed", "over_budget", "limited", "interrupted", "completed"];
+const STATUSES = ["running", "waiting", "failed", "over_budget", "limited", "interrupted", "wedged", "completed"];
 
 export class Home extends View {
   constructor(app, route) {

@@ -44,6 +44,7 @@ const STATUS_WORDS = {
   silent: ["silent", "silent"],
   untrusted: ["not trusted", "limited"],
   damaged: ["damaged", "failed"],
+  wedged: ["wedged", "failed"],
   ready: ["ready", "ready"],
   joining: ["waits for workers", "joining"],
   delayed: ["waits", "delayed"],
