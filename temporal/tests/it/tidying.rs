@@ -118,5 +118,4 @@ fn a_run_that_does_not_go_on_can_be_removed_for_good() {
     assert!(!listed(&[]).contains("interrupted"), "{}", listed(&[]));
     // The id is free again.
     rig.start();
-    rig.until("ask_opened");
 }
