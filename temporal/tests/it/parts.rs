@@ -40,7 +40,7 @@ use tokio::sync::Notify;
 const HISTORIES: [&str; 7] =
     ["claims", "whole-2", "first-2", "continued-2", "texts-2", "stored-2", "waits-2"];
 /// How many seeds are played unless `RAYMOND_SEEDS` asks for others.
-const SEEDS: usize = 105;
+const SEEDS: usize = 70;
 /// How many runs are played at the same time.
 const AT_ONCE: usize = 40;
 /// How long a played run may take on a busy machine.
