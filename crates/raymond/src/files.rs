@@ -100,9 +100,15 @@ pub fn check_plain(file: &File) -> io::Result<()> {
     }
 }
 
+const NOT_PLAIN: &str = "it is a folder, a pipe or a device, not a plain file";
+
 fn not_plain() -> io::Error {
-    let error = "it is a folder, a pipe or a device, not a plain file";
-    io::Error::new(io::ErrorKind::InvalidInput, error)
+    io::Error::new(io::ErrorKind::InvalidInput, NOT_PLAIN)
+}
+
+/// Whether a file was not opened because something else is in its place.
+pub fn is_not_plain(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.to_string() == NOT_PLAIN)
 }
 
 /// Opens a folder, to sync or to lock it.

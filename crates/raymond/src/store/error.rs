@@ -10,6 +10,7 @@ use super::id::{BadRunId, MAX_RUN_ID_BYTES};
 use super::text::excerpt;
 use crate::advice;
 use crate::error::UserError;
+use crate::files;
 
 /// How many characters of a damaged line a message quotes.
 const EXCERPT_CHARS: usize = 80;
@@ -110,6 +111,28 @@ impl StoreError {
     pub(crate) fn is_nonsense(&self) -> bool {
         use io::ErrorKind::{InvalidData, UnexpectedEof};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), InvalidData | UnexpectedEof))
+    }
+
+    /// Whether the files of a run are there and cannot be used: what is in them is damaged, is of another user or folder, or is
+    /// no plain file.
+    pub(crate) fn is_about_files_of_run(&self) -> bool {
+        match self {
+            Self::Damaged { .. }
+            | Self::OutOfOrder { .. }
+            | Self::NoStart { .. }
+            | Self::UnknownEvent { .. }
+            | Self::NewerFormat { .. }
+            | Self::JournalGone { .. }
+            | Self::NotOwn { .. }
+            | Self::Replaced { .. }
+            | Self::Taken { .. }
+            | Self::OriginLost { .. }
+            | Self::NotAHash
+            | Self::PayloadMissing { .. }
+            | Self::PayloadDamaged { .. } => true,
+            Self::Io { source, .. } => self.is_nonsense() || files::is_not_plain(source),
+            _ => false,
+        }
     }
 
     /// Whether the file that the error is about was not there.

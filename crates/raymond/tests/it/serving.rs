@@ -618,6 +618,58 @@ fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
     assert_eq!(response.header("content-disposition"), Some("attachment; filename=\"r.html\""));
 }
 
+/// Files of a run that cannot be used are no error of the server: the answer says what is wrong with them.
+#[test]
+fn a_run_whose_files_cannot_be_used_is_a_conflict_with_the_reason() {
+    let rig = with_run();
+    for id in ["marked", "damaged", "pipe"] {
+        rig.raymond(&["workflow", "--id", id]);
+    }
+    let site = Site::start(&rig);
+    for id in ["marked", "damaged", "pipe"] {
+        site.get_json(&format!("/api/v1/runs/{id}"));
+    }
+    std::fs::remove_file(rig.path(".raymond/state/marked.mark")).unwrap();
+    rig.write(".raymond/state/damaged.jsonl", "{\"bad\n");
+    std::fs::remove_file(rig.path(".raymond/state/pipe.jsonl")).unwrap();
+    assert!(rig.program("mkfifo").arg(".raymond/state/pipe.jsonl").status().unwrap().success());
+    for (id, why) in [("marked", "was not made there"), ("damaged", "line 1"), ("pipe", "not a plain file")] {
+        for path in ["events", "export", "steps", "steps/1", "steps/1/output"] {
+            let answer = site.get(&format!("/api/v1/runs/{id}/{path}"));
+            assert_eq!(answer.status, 409, "{id} {path}: {answer:?}");
+            assert!(answer.json()["detail"].as_str().unwrap().contains(why), "{id} {path}: {answer:?}");
+        }
+        let answer = site.post(&format!("/api/v1/runs/{id}/answers"), &json!({ "ask": "ask1", "text": "x" }));
+        assert_eq!(answer.status, 409, "{id}: {answer:?}");
+    }
+    let unreadable = site.send("GET", "/api/v1/runs/%ff", &[], "");
+    assert_eq!((unreadable.status, &unreadable.json()["status"]), (400, &400.into()), "{unreadable:?}");
+}
+
+/// What a worker or a run was given under a name that looks secret is a secret wherever it was printed, in a text that is cut too.
+#[test]
+fn an_export_hides_what_was_given_under_a_secret_name() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("workflow.yaml", "inputs:\n  db_password: { type: string }\n");
+    rig.state(
+        "START.sh",
+        "echo '<fork next=\"WAIT\" api_token=\"t0k\\en-1\" pin_key=\"77\" who=\"me\">WORK</fork>'",
+    );
+    rig.state("WAIT.sh", "echo '<join>END</join>'");
+    rig.state(
+        "WORK.sh",
+        "printf '<print>%590s %s</print>' x \"$api_token\"; echo \"<result>$api_token $db_password $who</result>\"",
+    );
+    rig.state("END.sh", "echo '<result>ended</result>'");
+    rig.raymond(&["workflow", "--id", "r", "--set", "db_password=pa55-w0rd"]).assert(0, "ended\n");
+    rig.raymond(&["export", "r", "-o", "r.html"]).assert(0, "");
+    let html = rig.read("r.html");
+    for secret in ["t0k", "en-1", "pa55-w0rd", "\"77\""] {
+        assert!(!html.contains(secret), "{secret}");
+    }
+    assert!(html.contains("*** *** me"), "the rest stays");
+}
+
 #[test]
 fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     let rig = project();

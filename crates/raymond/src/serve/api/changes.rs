@@ -142,7 +142,10 @@ fn refuse_own_steps(
     run: &dyn RunHandle,
     what: &str,
 ) -> Result<Outside, Problem> {
-    call.caller.outside(server.index.store(), run, what).map_err(forbidden)
+    call.caller.outside(server.index.store(), run, what).map_err(|error| match run.load() {
+        Err(unusable) => unusable.into(),
+        Ok(_) => forbidden(error),
+    })
 }
 
 fn forbidden(error: UserError) -> Problem {

@@ -21,7 +21,9 @@ fn rig() -> Rig {
     std::fs::create_dir_all(&own).unwrap();
     // It appears whole: a test may read it at any moment.
     let told = rig.path("told").display().to_string();
-    let command = format!("(echo \"$RAYMOND_EVENT\"; cat) >> {told}.part; cp {told}.part {told}.new; mv {told}.new {told}");
+    let command = format!(
+        "(echo \"$RAYMOND_EVENT\"; cat) >> {told}.part; cp {told}.part {told}.new; mv {told}.new {told}"
+    );
     std::fs::write(own.join("config.toml"), format!("[raymond]\nnotify = {command:?}\n")).unwrap();
     rig
 }
