@@ -41,6 +41,8 @@ use stand_in::StandIn;
 pub const PROGRAM: &str = "git";
 /// How long a call may take that only looks something up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for a command that a person waits for, which can do without the answer.
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a call is repeated that has met a worktree that is not whole yet, and how long it waits before.
 const MOST_REPETITIONS: u32 = 20;
 const REPETITION_PAUSE: Duration = Duration::from_millis(50);
@@ -148,6 +150,8 @@ pub enum GitError {
     TooSlow(Duration),
     /// The run is to stop at once.
     Stopped,
+    /// A pipe, a device or a folder is in the place of this file of the repository. Git would wait for it.
+    NotPlain(PathBuf),
     /// The repository's own config has these keys.
     NamesPrograms(Vec<String>),
     Failed {
@@ -163,6 +167,9 @@ impl fmt::Display for GitError {
             Self::NotInstalled => f.write_str("the program `git` was not found on PATH"),
             Self::NotStarted(error) => write!(f, "the program `git` could not be started: {error}"),
             Self::Stopped => f.write_str("git was ended, because the run is stopped"),
+            Self::NotPlain(path) => {
+                write!(f, "git was not started, because {} is no plain file", path.display())
+            }
             Self::TooSlow(limit) => write!(f, "git took longer than {} s and was ended", limit.as_secs()),
             Self::NamesPrograms(keys) => {
                 let keys = keys.join(", ");
@@ -181,6 +188,11 @@ impl fmt::Display for GitError {
 impl std::error::Error for GitError {}
 
 impl GitError {
+    /// Whether it was not found out what git would say.
+    pub fn is_no_answer(&self) -> bool {
+        matches!(self, Self::TooSlow(_) | Self::Stopped | Self::NotPlain(_) | Self::NotStarted(_))
+    }
+
     /// Whether git has come upon a worktree that another git is just making. It gives up then, before it does anything.
     /// What it says is in the language of the user, but the name of the file is not.
     fn is_about_half_made_worktree(&self) -> bool {
@@ -366,6 +378,7 @@ impl Call {
 
     /// Fixes the repository, and puts the stand-in where its config would be.
     fn lead_to(&mut self, repository: &Repository) -> Result<(), GitError> {
+        repository.check_files()?;
         let settings = Settings::of(repository)?;
         self.set("GIT_DIR", &repository.own);
         // A bare repository has no worktree, and in the folder of a repository itself there is none either.

@@ -13,7 +13,7 @@ use raymond_core::worktree::Worktree;
 
 use crate::git::repository::Repository;
 use crate::git::worktrees::{Kept, Unsaved, Worktrees, unsaved};
-use crate::git::{Git, snapshots};
+use crate::git::{Git, SHORT_PATIENCE, snapshots};
 use crate::store::StateDir;
 
 /// Below this are the refs with what was put aside for runs.
@@ -53,14 +53,15 @@ impl Remains {
         let repositories = repositories(folders.chain([dir.path().to_owned()]), &worktrees);
         let refs = |below: &str| {
             let of = |repository: &PathBuf| refs_below(repository, &format!("{below}/{id}"));
-            repositories.iter().flat_map(of).collect()
+            let all = repositories.iter().map(of).collect::<io::Result<Vec<_>>>();
+            all.map(|all| all.into_iter().flatten().collect())
         };
         Ok(Self {
             id: id.to_owned(),
             bytes: files.iter().map(|path| size_of(path)).sum(),
             files,
-            refs: refs(snapshots::REFS),
-            kept_refs: refs(KEPT_REFS),
+            refs: refs(snapshots::REFS)?,
+            kept_refs: refs(KEPT_REFS)?,
             worktrees_there: worktrees.iter().filter(is_there).count(),
             worktrees,
             places,
@@ -116,10 +117,17 @@ fn repositories(folders: impl Iterator<Item = PathBuf>, worktrees: &[Worktree]) 
     all
 }
 
-/// The ref of this name, and the refs below it.
-fn refs_below(repository: &Path, name: &str) -> Vec<(PathBuf, String)> {
-    let listed = Git::of_repository(repository).text(&["for-each-ref", "--format=%(refname)", name]);
-    listed.unwrap_or_default().lines().map(|name| (repository.to_owned(), name.to_owned())).collect()
+/// The ref of this name, and the refs below it. A repository in which git finds no way has none.
+fn refs_below(repository: &Path, name: &str) -> io::Result<Vec<(PathBuf, String)>> {
+    let git = Git::of_repository(repository).patience(SHORT_PATIENCE);
+    match git.text(&["for-each-ref", "--format=%(refname)", name]) {
+        Err(error) if error.is_no_answer() => Err(io::Error::other(error)),
+        listed => Ok(listed
+            .unwrap_or_default()
+            .lines()
+            .map(|name| (repository.to_owned(), name.to_owned()))
+            .collect()),
+    }
 }
 
 /// The bytes in a file, or in all files of a folder. Links are not followed.

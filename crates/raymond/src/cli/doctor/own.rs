@@ -2,7 +2,7 @@
 
 use super::Finding;
 use crate::cli::find::{found_home, working_folder};
-use crate::git::Git;
+use crate::git::{Git, SHORT_PATIENCE};
 use crate::store::FolderStore;
 
 /// How many tracked files are named.
@@ -37,7 +37,15 @@ fn tracked(home: &std::path::Path) -> Option<Finding> {
     if !home.is_dir() {
         return None;
     }
-    let listed = Git::in_folder(home).text(&["ls-files", "-z", "--", "."]).ok()?;
+    let git = Git::in_folder(home).patience(SHORT_PATIENCE);
+    let listed = match git.text(&["ls-files", "-z", "--", "."]) {
+        Ok(listed) => listed,
+        Err(error) if error.is_no_answer() => {
+            let message = format!("it is not known whether git tracks files in {}: {error}", home.display());
+            return Some(Finding::warning("state", message, "look at the repository: git status"));
+        }
+        Err(_) => return None,
+    };
     let is_meant = |name: &&str| !["", "config.toml", ".gitignore"].contains(name);
     let names: Vec<&str> = listed.split('\0').filter(is_meant).collect();
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
