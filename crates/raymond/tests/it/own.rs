@@ -143,6 +143,27 @@ fn a_server_in_a_clone_resumes_nothing_and_has_a_token_of_its_own() {
     assert_untouched(&rig, &before, "serve");
     // Its own token is used again.
     assert_eq!(Site::start(&rig).token, site.token);
+    // All of it is random: its mark is in another file, and neither counts without the other.
+    let mark = rig.path(".raymond/serve.token.mark");
+    assert!(!fs::read_to_string(&mark).unwrap().contains(&site.token[32..]));
+    for change in [(&token, "b".repeat(64)), (&mark, "b".repeat(64)), (&mark, String::new())] {
+        let before = Site::start(&rig).token;
+        fs::write(change.0, &change.1).unwrap();
+        let now = Site::start(&rig).token;
+        assert!(now != before && now.len() == 64 && now != "b".repeat(64), "{now}");
+        assert_eq!(Site::start(&rig).token, now);
+    }
+    fs::remove_file(&mark).unwrap();
+    symlink(rig.path("precious"), &mark).unwrap();
+    Site::start(&rig);
+    assert!(!rig.path("precious").exists(), "a link is not followed");
+    // Of servers that start at once, all have the same.
+    let rival = Rig::new(RAYMOND);
+    let tokens: Vec<String> = std::thread::scope(|scope| {
+        let servers: Vec<_> = (0..4).map(|_| scope.spawn(|| Site::start(&rival).token)).collect();
+        servers.into_iter().map(|server| server.join().unwrap()).collect()
+    });
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
     // Before there is any run, a token that was brought counts as little.
     let fresh = Rig::new(RAYMOND);
     fresh.write(".raymond/serve.token", "a".repeat(64));
