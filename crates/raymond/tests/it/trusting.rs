@@ -92,6 +92,45 @@ fn only_what_was_seen_is_trusted() {
     assert!(!is_trusted(&rig, "copy"));
 }
 
+/// Agent programs start what such files name, so they belong to what is looked at and trusted.
+#[test]
+fn what_agent_programs_obey_is_shown_and_trusted_too() {
+    let rig = rig();
+    rig.state(
+        "MOVE.sh",
+        "echo '<reset cd=\"tree\">START</reset>'; echo \"<reset-workflow>../$1</reset-workflow>\"",
+    );
+    rig.write(
+        "tree/.claude/settings.json",
+        r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"./evil.sh"}]}]}}"#,
+    );
+    let shown = rig.raymond(&["trust", "workflow", "--yes"]);
+    let lines = [
+        "obey an agent's settings tree/.claude/settings.json",
+        "start, by such settings  ./evil.sh  (tree/.claude/settings.json)",
+        "enter a workflow         ../$1 (put together when it runs: trust does not cover it)  (workflow/MOVE.sh)",
+    ];
+    for line in lines {
+        assert!(shown.stdout.contains(line), "{line}\n{}", shown.stdout);
+    }
+    for name in [
+        "tree/.claude/settings.json",
+        ".claude/settings.local.json",
+        ".mcp.json",
+        "tree/.claude/skills/x/SKILL.md",
+    ] {
+        assert!(is_trusted(&rig, "workflow"));
+        rig.write(name, "{}");
+        assert!(!is_trusted(&rig, "workflow"), "{name}");
+        assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
+    }
+    // A workflow without prompts starts no agent program.
+    rig.write("plain/START.sh", "echo '<result>x</result>'");
+    assert_eq!(rig.raymond(&["trust", "plain", "--yes"]).exit, 0);
+    rig.write(".claude/settings.json", "{}");
+    assert!(is_trusted(&rig, "plain") && !is_trusted(&rig, "workflow"));
+}
+
 #[test]
 fn trust_is_taken_back_even_when_the_workflow_is_gone() {
     let rig = rig();
