@@ -13,7 +13,7 @@ use super::status::load_view;
 use crate::error::{ExitKind, UserError};
 use crate::store::{RunEntry, StoreError};
 use crate::view::summary::{Cache, Summary};
-use crate::view::text::{clean, clean_json, local_zone};
+use crate::view::text::{clean, clean_json, in_one_line, local_zone};
 
 /// One line of the list.
 struct Listed<'a> {
@@ -137,7 +137,7 @@ fn write_table(out: &mut impl Write, runs: &[Listed<'_>]) -> io::Result<()> {
             continue;
         };
         let started = summary.started_at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
-        let (cost, workflow) = (summary.cost_usd.to_string(), clean(&summary.workflow));
+        let (cost, workflow) = (summary.cost_usd.to_string(), in_one_line(&summary.workflow));
         writeln!(out, "{id:width$}  {status:11}  {:>7}  {cost:>8}  {started:19}  {workflow}", summary.steps)?;
     }
     out.flush()

@@ -21,7 +21,7 @@ use crate::process::Containment;
 use crate::run::driver::ANSWER_MESSAGE;
 use crate::store::{Inbox, RunHandle, StoreError};
 use crate::view::status::{AgentView, BranchView, RunView, view};
-use crate::view::text::{clean, clean_json, indented, local_time, one_line};
+use crate::view::text::{clean, clean_json, in_one_line, indented, local_time, one_line};
 use crate::view::tokens;
 
 const BOLD: Style = Style::new().bold();
@@ -75,7 +75,7 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
 
 fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, place: &Place) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
-    writeln!(out, "  workflow  {}", clean(&run.workflow))?;
+    writeln!(out, "  workflow  {}", in_one_line(&run.workflow))?;
     for origin in run.branched_off.iter().chain(&run.origin) {
         let step = origin.step.map_or("its end".to_owned(), |step| format!("step {step}"));
         match &origin.dropped {

@@ -63,7 +63,7 @@ pub fn configs_around(scope: &Scope) -> Vec<PathBuf> {
     files.filter(|file| file.exists()).collect()
 }
 
-/// A text with the values that named inputs have if nobody gives others, as in a start by itself. No other value chooses a file with
+/// A text with the default values of named inputs, as in a start by itself. No other value chooses a file with
 /// MCP servers.
 fn with_defaults(text: &str, reached: &Reached) -> String {
     let inputs = reached.scopes.iter().flat_map(|scope| &scope.manifest().inputs);

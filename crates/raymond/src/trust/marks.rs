@@ -2,8 +2,8 @@
 //!
 //! What lies below a project's `.raymond` may have come with a clone, an archive or a pull. So what Raymond itself keeps
 //! there carries a mark: the HMAC-SHA256 of what is marked, of what it is used for and of the folder it is in, under a key
-//! that is kept in the user's own data folder. Nobody else can make such a mark, and one that was copied elsewhere fits no
-//! more.
+//! that is kept in the user's own data folder. Without the key no such mark can be made, and one that was copied elsewhere does
+//! not fit there.
 //!
 //! The key is made when it is needed first. Commands that only look make none: without a key nothing is marked.
 
@@ -90,7 +90,7 @@ fn folder_for(project: &Path) -> Result<PathBuf, NoKey> {
         )
     };
     let project = real(project);
-    // Whoever works in the home folder, or in the root of a container, has all else in it.
+    // In a project that is the home folder, or the root of a container, all else lies too.
     let is_home = std::env::var_os("HOME").is_some_and(|home| real(Path::new(&home)) == project);
     match real(&folder).starts_with(&project) && !is_home && project.parent().is_some() {
         true => Err(NoKey(format!(

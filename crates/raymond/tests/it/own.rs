@@ -224,7 +224,7 @@ fn a_run_is_used_once_a_person_has_adopted_it() {
     let before = files(&rig.path(".raymond"));
     let asked = rig.raymond(&["doctor", "--adopt"]);
     assert_eq!(asked.exit, 2, "{asked:?}");
-    asked.says("--adopt --yes").says("nobody can be asked");
+    asked.says("--adopt --yes").says("no terminal to ask on");
     for shown in [
         "r  ",
         "its agents may do anything without asking",

@@ -194,6 +194,25 @@ fn what_is_shown_cannot_steer_a_terminal_or_look_like_another_line() {
     assert!(!shown.lines().any(|line| line.starts_with("  run a script  harmless")), "{shown}");
     let json = rig.raymond(&["inspect", "workflow", "--json"]).stdout;
     assert!(!json.contains(['\u{1b}', '\u{202e}']), "{json:?}");
+    // A folder of a clone may have any name.
+    rig.write("flow\nother  completed\u{1b}[2K/START.sh", "echo '<result>x</result>'");
+    rig.write("flow\nother  completed\u{1b}[2K/OTHER.md", "---\nallowed_transitions: 7\n---\nGo.");
+    let name = "flow\nother  completed\u{1b}[2K";
+    rig.raymond(&[name, "--id", "r", "--no-lint"]).assert(0, "x\n");
+    for command in [
+        &["list"][..],
+        &["status", "r"],
+        &["log", "r"],
+        &["lint", name],
+        &["doctor"],
+        &["inspect", name],
+        &["clean", "r"],
+    ] {
+        let done = rig.raymond(command);
+        let all = done.stdout.clone() + &done.stderr;
+        assert!(!all.contains('\u{1b}'), "{command:?}: {all}");
+        assert!(!all.lines().any(|line| line.starts_with("other  completed")), "{command:?}: {all}");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub(super) fn findings() -> Vec<Finding> {
     let foreign = FolderStore::new(dir.clone()).foreign().unwrap_or_default();
     if !foreign.is_empty() {
         let message = format!(
-            "{} in {} ignored: made by an earlier version, in another folder or by somebody else",
+            "{} in {} ignored: made by an earlier version, in another folder or by another user",
             if foreign.len() == 1 { "1 run is".to_owned() } else { format!("{} runs are", foreign.len()) },
             dir.path().display()
         );
