@@ -25,8 +25,8 @@ use crate::workflow::states::{TurnSettings, options_in, read_state};
 /// How many places are named of each thing, for people.
 const MAX_SHOWN_PLACES: usize = 3;
 
-/// What is said of a workflow that nobody can look at before the run.
-const NOT_COVERED: &str = " (put together when it runs: trust does not cover it)";
+/// What is said of a workflow whose name is not known before the run.
+const NOT_ENTERED: &str = " (put together when it runs, so a schedule does not enter it)";
 
 /// A kind of thing that a workflow may do, in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -230,7 +230,7 @@ impl MayDo {
             self.add_all(Kind::Folder, folders.map(|(_, folder)| folder), &place);
             if tag.name.is_workflow() {
                 let name = tag.content.trim();
-                let note = if is_computed(name) { NOT_COVERED } else { "" };
+                let note = if is_computed(name) { NOT_ENTERED } else { "" };
                 self.add(Kind::Workflow, format!("{name}{note}"), &place);
             }
         }
@@ -362,7 +362,7 @@ mod tests {
             "Secrets all variables of your environment",
             "Network any address",
             "Extends base",
-            "Workflow ../$next (put together when it runs: trust does not cover it)",
+            "Workflow ../$next (put together when it runs, so a schedule does not enter it)",
             "Workflow ../gone",
             "Workflow ../gone (not there, or no workflow)",
             "Workflow ../next",

@@ -1,5 +1,6 @@
 //! Where runs and their settings are, and how one is found.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use crate::error::UserError;
 use crate::git::worktrees::Worktrees;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
 use crate::trust::check_owner;
+use crate::workflow::labels::SCHEDULE_LABEL;
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
@@ -153,12 +155,21 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
 }
 
 /// A run's workflow, those it may enter, and the folders that its models may choose. `began_in` is where its first
-/// agent began.
-pub(super) fn all_scopes(own: Scope, settings: &Settings, began_in: &Path) -> Result<Scopes, UserError> {
+/// agent began. One that its schedule has started enters only what was trusted with it.
+pub(super) fn all_scopes(
+    own: Scope,
+    settings: &Settings,
+    began_in: &Path,
+    labels: &BTreeMap<String, String>,
+) -> Result<Scopes, UserError> {
     let allowed = allowed_scopes(&own, settings)?;
     let cwd = working_folder()?;
     let reach = Reach::new(&project_folder(&cwd), &[&cwd, began_in], &settings.cd_paths);
-    Ok(Scopes::new(own, Platform::current(), allowed).within(reach))
+    let scopes = Scopes::new(own, Platform::current(), allowed).within(reach);
+    match labels.contains_key(SCHEDULE_LABEL) {
+        true => scopes.only_named(),
+        false => Ok(scopes),
+    }
 }
 
 /// Where workflows may be entered: in the project, and where config says.

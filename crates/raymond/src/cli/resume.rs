@@ -99,7 +99,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let incarnation = writer.incarnation().to_owned();
     let worktrees = worktrees(&args.place, stored.id())?;
     let cwd = Path::new(&run.cwd);
-    let scopes = all_scopes(scope, settings, cwd)?.with_worktrees(worktrees.of_run_in(cwd));
+    let scopes = all_scopes(scope, settings, cwd, &run.labels)?.with_worktrees(worktrees.of_run_in(cwd));
     let project = project_folder(&working_folder()?);
     staging.complete_recording(&*stored, &args.place, &project)?;
     let staged = staging.go_on(&run, &*stored, &project)?;

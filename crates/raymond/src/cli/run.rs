@@ -124,7 +124,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         engine,
         unseen,
         opening: Vec::new(),
-        scopes: all_scopes(located.scope, settings, &cwd)?
+        scopes: all_scopes(located.scope, settings, &cwd, &args.labels.iter().cloned().collect())?
             .with_worktrees(worktrees(&args.place, &id)?.of_run_in(&cwd)),
         manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,

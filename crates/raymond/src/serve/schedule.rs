@@ -27,6 +27,7 @@ use crate::store::SealedFile;
 use crate::trust::workflows::{Standing, TrustedList};
 use crate::view::notify;
 use crate::view::text::clean;
+use crate::workflow::labels::SCHEDULE_LABEL;
 use crate::workflow::scope::Scope;
 
 /// How often the clock is looked at. A schedule has minutes, so this is often enough.
@@ -35,8 +36,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const READ_EVERY: u32 = 20;
 /// How long the file may be that says what was started.
 const MOST_KNOWN: u64 = 16 * 1024 * 1024;
-/// The label of runs that were started by their schedule.
-const LABEL: &str = "schedule";
 /// What the notify command is told of a workflow that is held.
 const EVENT: &str = "untrusted";
 /// Of how many it is told at a time; the inbox and stderr name all of them.
@@ -263,7 +262,7 @@ fn lock_held(server: &Server) -> MutexGuard<'_, Vec<Held>> {
 
 /// Whether a run was started by a schedule and its workflow is not trusted as it is now.
 pub fn is_held(labels: &BTreeMap<String, String>, workflow: &str) -> bool {
-    labels.contains_key(LABEL) && !Standing::of(Path::new(workflow)).is_trusted()
+    labels.contains_key(SCHEDULE_LABEL) && !Standing::of(Path::new(workflow)).is_trusted()
 }
 
 fn file(server: &Server) -> SealedFile {
@@ -276,7 +275,7 @@ fn is_running(server: &Server, run: &str) -> bool {
 
 /// Starts a workflow that is due; nothing if that does not work. It is tried again at its next time.
 fn start(server: &Server, scheduled: &Scheduled, content: &str) -> Option<String> {
-    let labels = BTreeMap::from([(LABEL.to_owned(), scheduled.text.clone())]);
+    let labels = BTreeMap::from([(SCHEDULE_LABEL.to_owned(), scheduled.text.clone())]);
     match begin(server, NewRun::of(&scheduled.found.id, labels, content)) {
         Ok(run) => Some(run),
         Err(problem) => {

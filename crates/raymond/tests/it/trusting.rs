@@ -108,7 +108,7 @@ fn what_agent_programs_obey_is_shown_and_trusted_too() {
     let lines = [
         "obey an agent's settings tree/.claude/settings.json",
         "start, by such settings  ./evil.sh  (tree/.claude/settings.json)",
-        "enter a workflow         ../$1 (put together when it runs: trust does not cover it)  (workflow/MOVE.sh)",
+        "enter a workflow         ../$1 (put together when it runs, so a schedule does not enter it)  (workflow/MOVE.sh)",
     ];
     for line in lines {
         assert!(shown.stdout.contains(line), "{line}\n{}", shown.stdout);
@@ -129,6 +129,29 @@ fn what_agent_programs_obey_is_shown_and_trusted_too() {
     assert_eq!(rig.raymond(&["trust", "plain", "--yes"]).exit, 0);
     rig.write(".claude/settings.json", "{}");
     assert!(is_trusted(&rig, "plain") && !is_trusted(&rig, "workflow"));
+}
+
+/// The person who trusted a workflow has seen those that its files name, and no others.
+#[test]
+fn a_run_of_a_schedule_enters_only_what_was_trusted_with_it() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<call-workflow return=\"NEXT\">../named</call-workflow>'");
+    rig.state("NEXT.sh", "echo \"<reset-workflow>../$(cat name)</reset-workflow>\"");
+    rig.write("named/START.sh", "echo '<result>x</result>'");
+    rig.write("other/START.sh", "touch ran; echo '<result>other</result>'");
+    rig.write("name", "other");
+    let scheduled = rig.raymond(&["workflow", "--id", "r", "--label", "schedule=* * * * *"]);
+    assert_eq!(scheduled.exit, 1, "{scheduled:?}");
+    scheduled.says("a workflow that no text of this one names");
+    assert_eq!(rig.raymond(&["resume", "r"]).exit, 1, "a resume changes nothing about it");
+    assert!(!rig.path("ran").exists());
+    rig.write("name", "named");
+    rig.raymond(&["resume", "r"]).assert(0, "x\n");
+    // A person may start it all the same, and so does a config file that lists the folder.
+    rig.write("name", "other");
+    rig.raymond(&["workflow", "--id", "s"]).assert(0, "other\n");
+    rig.write(".raymond/config.toml", "[raymond]\nworkflow_paths = [\"other\"]\n");
+    rig.raymond(&["workflow", "--id", "t", "--label", "schedule=* * * * *"]).assert(0, "other\n");
 }
 
 #[test]
