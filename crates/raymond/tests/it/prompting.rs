@@ -480,6 +480,24 @@ fn a_value_neither_ends_a_tool_rule_nor_leads_to_another_folder_or_server() {
     }
 }
 
+/// Some agent programs take the word behind `-m` for an option of its own if it looks like one. A workflow may switch off `lint`, and
+/// not this.
+#[test]
+fn a_model_that_looks_like_an_option_reaches_no_agent_program() {
+    let rig = two_turns();
+    let refused = |args: &[&str], what: &str| {
+        let done = rig.raymond(args);
+        assert!([1, 2].contains(&done.exit), "{args:?}: {done:?}");
+        done.says(what).says("as an option of the agent program does");
+        assert!(rig.calls().is_empty(), "{args:?}");
+    };
+    assert_eq!(rig.raymond(&["workflow", "--model=--yolo"]).exit, 2);
+    refused(&["workflow", "--model=--yolo", "--no-lint"], "the model `--yolo`");
+    refused(&["workflow", "--effort=-x", "--no-lint"], "the effort `-x`");
+    rig.state("workflow.yaml", "lint: off\n").state("START.md", "---\nmodel: --skip\n---\nStart.");
+    refused(&["workflow"], "the model `--skip`");
+}
+
 #[test]
 fn a_declared_input_chooses_folders_and_tool_servers() {
     let rig = Rig::new(RAYMOND);
