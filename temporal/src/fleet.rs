@@ -153,8 +153,8 @@ impl Fleet for Temporal {
                     Ok(Answer::NotThere) => {
                         return server.news_without_workers(&run, after, String::new()).await;
                     }
-                    // The server does not let a run be asked that it has ended and that no worker had taken.
-                    Err(Trouble::Refused(why)) if server.has_ended(&run).await? => {
+                    // The server does not let a run be asked that it has ended and that no worker had taken, or that is wedged.
+                    Err(Trouble::Refused(why)) if server.cannot_be_asked(&run).await? => {
                         return server.news_without_workers(&run, after, why).await;
                     }
                     Err(trouble) => return Err(trouble),

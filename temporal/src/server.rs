@@ -7,14 +7,17 @@ use temporalio_client::grpc::WorkflowService;
 use temporalio_client::tonic::{IntoRequest, Request, Status};
 use temporalio_client::{Client, NamespacedClient, WorkflowDescribeOptions, WorkflowExecutionStatus};
 use temporalio_common::protos::temporal::api::common::v1::WorkflowExecution;
-use temporalio_common::protos::temporal::api::enums::v1::{EventType, TaskQueueType};
+use temporalio_common::protos::temporal::api::enums::v1::{
+    EventType, TaskQueueType, WorkflowTaskFailedCause,
+};
 use temporalio_common::protos::temporal::api::history::v1::history_event::Attributes;
 use temporalio_common::protos::temporal::api::history::v1::{
-    HistoryEvent, WorkflowExecutionStartedEventAttributes,
+    HistoryEvent, WorkflowExecutionStartedEventAttributes, WorkflowTaskFailedEventAttributes,
 };
 use temporalio_common::protos::temporal::api::taskqueue::v1::TaskQueue;
 use temporalio_common::protos::temporal::api::workflowservice::v1::{
-    DescribeTaskQueueRequest, GetWorkflowExecutionHistoryRequest,
+    DescribeTaskQueueRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
+    GetWorkflowExecutionHistoryReverseRequest,
 };
 
 use crate::fleet::in_patience;
@@ -24,6 +27,11 @@ use crate::workflow::{RaymondRun, timestamp};
 
 /// So many events of a history are looked at to see whether a worker has taken the run. Before that only messages come.
 const FIRST_EVENTS: i32 = 200;
+
+/// So many of the last events of a history are looked at to see why its last task has failed.
+const LAST_EVENTS: i32 = 50;
+/// A task that fails so often fails always, whatever the cause.
+const HOPELESS_ATTEMPT: i32 = 3;
 
 /// Whether a worker reads the queue of runs, or has done so lately.
 pub async fn is_queue_read(client: &Client, at: &Address) -> Result<bool, Status> {
@@ -61,6 +69,43 @@ pub fn ended_how(status: Option<WorkflowExecutionStatus>) -> Option<&'static str
         Some(WorkflowExecutionStatus::TimedOut) => Some("has timed out"),
         Some(_) => None,
     }
+}
+
+/// Why the server cannot have a run decided any further: its last task has failed, and fails again whenever it is tried. Nothing
+/// if it can. A task that was only not taken up in time says nothing about the run.
+pub async fn why_wedged(client: &Client, run: &str) -> Result<Option<String>, Status> {
+    let execution = Some(WorkflowExecution { workflow_id: run.to_owned(), ..WorkflowExecution::default() });
+    let request =
+        DescribeWorkflowExecutionRequest { namespace: client.namespace(), execution: execution.clone() };
+    let described = client.clone().describe_workflow_execution(in_time(request)).await?.into_inner();
+    let attempt = described.pending_workflow_task.map_or(0, |task| task.attempt);
+    if attempt < 2 {
+        return Ok(None);
+    }
+    let request = GetWorkflowExecutionHistoryReverseRequest {
+        namespace: client.namespace(),
+        execution,
+        maximum_page_size: LAST_EVENTS,
+        ..GetWorkflowExecutionHistoryReverseRequest::default()
+    };
+    let told = client.clone().get_workflow_execution_history_reverse(in_time(request)).await?.into_inner();
+    let last = told.history.unwrap_or_default().events.into_iter();
+    let failed =
+        last.take_while(|event| event.event_type() != EventType::WorkflowTaskCompleted).find_map(|event| {
+            match event.attributes {
+                Some(Attributes::WorkflowTaskFailedEventAttributes(failed)) => Some(failed),
+                _ => None,
+            }
+        });
+    Ok(failed.and_then(|failed| why_hopeless(&failed, attempt)))
+}
+
+/// Why a task that has failed like this is no use to try again. One that contradicts its history always does. Others may have had
+/// another cause: a worker that was ended, or a question that came between an event and its task.
+fn why_hopeless(failed: &WorkflowTaskFailedEventAttributes, attempt: i32) -> Option<String> {
+    let is_certain = failed.cause() == WorkflowTaskFailedCause::NonDeterministicError;
+    let why = failed.failure.as_ref().map_or("", |failure| failure.message.as_str());
+    (is_certain || attempt >= HOPELESS_ATTEMPT).then(|| format!("what is next cannot be decided: {why}"))
 }
 
 /// Whether no worker has ever decided about a run, so that nothing of it has been done.

@@ -1,12 +1,14 @@
 //! A run as a workflow of the engine.
 //!
 //! Everything here follows from the history: no clock, no disk, no random source, no map without an order. Futures are
-//! polled in the order in which they were made, because a set of futures that wakes itself fails the workflow's tasks.
+//! polled in the order in which they were made, because a set of futures that wakes itself fails the workflow's tasks. What
+//! is decided together is what came before one task of the workflow, which the history tells, too: see [`whole`].
 
 mod alarm;
 mod course;
 mod steps;
 mod store;
+mod whole;
 
 use std::time::SystemTime;
 
@@ -23,6 +25,8 @@ use crate::machine::Machine;
 use crate::messages::{From, JournalPart, Mail, RunInput, Snapshot, Told};
 use crate::packed::{MOST_BYTES, Packed};
 use course::{Course, Next};
+pub use whole::NOT_DECIDED;
+use whole::in_whole_tasks;
 
 /// The name of the workflow's type.
 pub const RUN: &str = "raymond_run";
@@ -67,14 +71,17 @@ impl RaymondRun {
 
     #[run(name = "raymond_run")]
     pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
-        let mut course = Course::new(ctx);
-        loop {
-            match course.go_on()? {
-                Next::End => return Ok(RunStatus::Completed.as_str().to_owned()),
-                Next::Again => {}
-                Next::Wait { now, until } => course.wait(now, until).await?,
+        let course = async {
+            let mut course = Course::new(ctx);
+            loop {
+                match course.go_on()? {
+                    Next::End => return Ok(RunStatus::Completed.as_str().to_owned()),
+                    Next::Again => {}
+                    Next::Wait { now, until } => course.wait(now, until).await?,
+                }
             }
-        }
+        };
+        in_whole_tasks(ctx, course).await
     }
 
     /// A message from outside. A signal is in the history as soon as the server has it, so none is lost.

@@ -671,4 +671,7 @@ pub struct Totals {
     pub agents: u64,
     pub cost_usd: Usd,
     pub duration_ms: u64,
+    /// Workers that have failed, and whose failures joins have taken.
+    #[serde(default, skip_serializing_if = "crate::run::none_failed")]
+    pub failed_workers: u64,
 }

@@ -22,6 +22,7 @@ use crate::payload::Payload;
 use crate::run::{
     Agent, Ask, Frame, Halt, LastOutput, Run, RunStatus, Say, Session, Status, Wait, Work, Worker,
 };
+use crate::snapshot::{FilesSnapshot, TaskFiles};
 use crate::tag::{SessionEffect, StackEffect, Waits};
 use crate::workflow::StateFile;
 
@@ -220,6 +221,7 @@ fn agent_started(run: &mut Run, seq: u64, started: &AgentStarted) {
         attributes: started.forked.as_ref().map(|forked| forked.attributes.clone()).unwrap_or_default(),
         attributes_from_model: started.forked.as_ref().is_some_and(|forked| forked.from_model),
         worktree: started.worktree.clone(),
+        task_files: run.options.snapshots.then(|| Box::new(TaskFiles::Empty)),
         visits: Default::default(),
         forks: 0,
         fork: started.forked.as_ref().map_or(0, |forked| forked.fork),
@@ -300,8 +302,14 @@ fn step_finished(run: &mut Run, seq: u64, finished: &StepFinished) {
         if let Some(session) = &finished.session {
             agent.session = Some(session.clone());
         }
+        agent.task_files = finished.files.as_deref().and_then(task_files);
         take_transition(agent, seq, &finished.led_to);
     });
+}
+
+fn task_files(files: &FilesSnapshot) -> Option<Box<TaskFiles>> {
+    let tree = files.task_folder.clone()?;
+    Some(Box::new(TaskFiles::Tree { tree, repository: files.repository.clone() }))
 }
 
 /// Moves an agent on as the row of its tag says.
@@ -485,6 +493,9 @@ fn forget_old_workers(run: &mut Run, parent: &AgentId) {
 /// A worker whose failure was delivered by a join counts as ended.
 fn joined(run: &mut Run, seq: u64, id: &AgentId, workers: &[AgentId], result: &Payload) {
     for worker in workers {
+        if run.agents.get(worker).is_some_and(|agent| matches!(agent.status, Status::Failed { .. })) {
+            run.failed_workers = run.failed_workers.saturating_add(1);
+        }
         run.remove(worker);
         run.release_workers(worker);
     }

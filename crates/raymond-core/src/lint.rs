@@ -14,7 +14,7 @@ mod words;
 use std::ops::Range;
 use std::rc::Rc;
 
-pub use rules::RULES;
+pub use rules::{Outside, RULES, outside};
 
 pub use crate::diagnostic::BeforeRun;
 use crate::diagnostic::{Diagnostic, Edit, Severity};

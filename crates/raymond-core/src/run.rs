@@ -40,6 +40,8 @@ pub enum RunStatus {
     OverBudget,
     Limited,
     Interrupted,
+    /// Its engine cannot have it decided any further. No journal says so: only the engine knows it.
+    Wedged,
 }
 
 impl RunStatus {
@@ -52,6 +54,7 @@ impl RunStatus {
             RunStatus::OverBudget => "over_budget",
             RunStatus::Limited => "limited",
             RunStatus::Interrupted => "interrupted",
+            RunStatus::Wedged => "wedged",
         }
     }
 }
@@ -105,6 +108,9 @@ pub struct Run {
     pub resumed_at: Timestamp,
     pub steps_started: u64,
     pub steps_completed: u64,
+    /// Workers that have failed, and whose failures joins have taken.
+    #[serde(default, skip_serializing_if = "none_failed")]
+    pub failed_workers: u64,
     pub agents_started: u64,
     pub cost_usd: Usd,
     /// What its models have read and written, as far as agent programs told; journals of earlier versions do not say.
@@ -148,9 +154,21 @@ impl Run {
         }
     }
 
+    /// Whether it keeps what a rewind has dropped, and nobody has gone on with it since. It asks nobody until it is resumed.
+    pub fn is_dropped(&self) -> bool {
+        let keeper = self.origin.as_ref().filter(|origin| origin.kept_from.is_some());
+        keeper.is_some_and(|origin| self.seq == origin.seq + 1)
+    }
+
     /// The worktrees that were made for this run. A branch also knows those of its origin.
     pub fn own_worktrees(&self) -> impl Iterator<Item = &Worktree> {
         self.worktrees.values().filter(|worktree| worktree.branch == branch(&self.id, &worktree.name))
+    }
+
+    /// The worktree that an agent works in: its own, or one of the run that its folder is in.
+    pub fn worktree_of<'r>(&'r self, agent: &'r Agent) -> Option<&'r Worktree> {
+        let around = || self.own_worktrees().find(|worktree| worktree.has_inside(&agent.cwd));
+        agent.worktree.as_deref().or_else(around)
     }
 
     /// The conversations that agents go on with, now or when a call returns.
@@ -201,6 +219,7 @@ impl Run {
             resumed_at: time,
             steps_started: 0,
             steps_completed: 0,
+            failed_workers: 0,
             agents_started: 0,
             cost_usd: Usd::ZERO,
             tokens: Tokens::default(),
@@ -275,6 +294,11 @@ impl Run {
         let agents = self.agents.values_mut().flat_map(Agent::payloads_mut);
         let workers = self.workers.values_mut().flat_map(BTreeMap::values_mut);
         agents.chain(workers.filter_map(|worker| worker.result.as_mut())).chain(&mut self.result).collect()
+    }
+
+    /// Whether a step has started and not ended.
+    pub fn is_under_way(&self, step: u64) -> bool {
+        self.agents.values().any(|agent| agent.work().is_some_and(|work| work.step == step))
     }
 
     /// Agents in the order they were started.
@@ -404,6 +428,11 @@ impl Run {
         let present = now.duration_since(self.resumed_at).max(SignedDuration::ZERO);
         self.spent_ms.saturating_add(u64::try_from(present.as_millis()).unwrap_or(0))
     }
+}
+
+/// Whether a number of failed workers is left out where it is written.
+pub(crate) fn none_failed(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The key of a state, which also distinguishes states of the same name in other workflows.

@@ -37,6 +37,22 @@ pub struct Worktree {
     pub repository: String,
 }
 
+impl Worktree {
+    /// The run that it is made for, or given to: the one that its branch is named after.
+    #[must_use]
+    pub fn run(&self) -> &str {
+        let rest = self.branch.strip_prefix(BRANCH_PREFIX).and_then(|rest| rest.strip_prefix('/'));
+        rest.and_then(|rest| rest.split_once('/')).map_or("", |(run, _)| run)
+    }
+
+    /// Whether a folder is the worktree or lies in it.
+    #[must_use]
+    pub fn has_inside(&self, folder: &str) -> bool {
+        let rest = folder.strip_prefix(&self.path);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '\\']))
+    }
+}
+
 /// The branch of a worktree.
 #[must_use]
 pub fn branch(run: &str, name: &str) -> String {

@@ -12,6 +12,7 @@ mod codex;
 mod command;
 mod copilot;
 mod ending;
+mod estimate;
 mod events;
 mod fault;
 mod gemini;
@@ -32,7 +33,7 @@ mod rpc;
 pub mod scripted;
 pub mod session;
 #[cfg(test)]
-mod suite;
+pub(crate) mod suite;
 #[cfg(test)]
 pub(crate) mod testing;
 mod turn;
@@ -58,19 +59,21 @@ pub struct Kind {
     pub name: &'static str,
     /// An error says which setting is missing or wrong.
     make: fn(&BackendSettings) -> Result<Arc<dyn AgentProgram>, String>,
+    /// What such a program obeys in its working folder: files, and folders with all that is in them.
+    pub obeys: &'static [&'static str],
 }
 
 /// Every kind. Each that needs no settings is also a backend under its own name; the first is the default.
 pub const KINDS: &[Kind] = &[
-    Kind { name: "claude", make: claude::program },
-    Kind { name: "acp", make: acp::program },
-    Kind { name: "codex", make: codex::program },
-    Kind { name: "command", make: command::program },
-    Kind { name: "copilot", make: copilot::program },
-    Kind { name: "gemini", make: gemini::program },
-    Kind { name: "opencode", make: opencode::program },
-    Kind { name: "pi", make: pi::program },
-    Kind { name: "scripted", make: scripted::program },
+    Kind { name: "claude", make: claude::program, obeys: claude::OBEYED },
+    Kind { name: "acp", make: acp::program, obeys: &[] },
+    Kind { name: "codex", make: codex::program, obeys: codex::OBEYED },
+    Kind { name: "command", make: command::program, obeys: &[] },
+    Kind { name: "copilot", make: copilot::program, obeys: copilot::OBEYED },
+    Kind { name: "gemini", make: gemini::program, obeys: gemini::OBEYED },
+    Kind { name: "opencode", make: opencode::program, obeys: opencode::OBEYED },
+    Kind { name: "pi", make: pi::program, obeys: pi::OBEYED },
+    Kind { name: "scripted", make: scripted::program, obeys: &[] },
 ];
 
 /// The backend that is used when none is chosen.

@@ -5,6 +5,7 @@ mod args;
 mod branch;
 mod brought;
 mod changed;
+mod choose;
 mod clean;
 mod completions;
 mod convert;
@@ -20,6 +21,7 @@ mod find;
 mod follow;
 mod follower;
 mod foreign;
+mod inbox;
 mod init;
 mod init_config;
 mod inputs;
@@ -65,7 +67,7 @@ use args::{Cli, Command};
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::Fleet;
-use crate::handover::Handover;
+use crate::handover::{Handover, NotBegun};
 use crate::view::text::clean;
 
 /// The version of the program, with its commit. Its main file has it, so that a commit does not have this package built again.
@@ -103,19 +105,31 @@ pub fn main(version: &'static str) -> ExitCode {
         Some(handed) => {
             Cli::try_parse_from(std::iter::once("raymond").chain(handed.words.iter().map(String::as_str)))
         }
-        None => Cli::try_parse(),
+        None => Cli::try_parse_from(emit::with_text(std::env::args_os().collect())),
     };
     let cli = match parsed {
         Ok(cli) => cli,
+        Err(error) if handed.is_some() => {
+            report(&UserError::usage(what_is_wrong(&error)));
+            return NotBegun::WrongWord.into();
+        }
         Err(error) => return report_usage(&error).into(),
     };
+    let is_handed = handed.is_some();
     match diagnostics::start().and_then(|()| dispatch(cli, handed.unwrap_or_default())) {
         Ok(exit) => exit.into(),
         Err(error) => {
             report(&error);
-            error.exit.into()
+            if error.is_held && is_handed { NotBegun::Held.into() } else { error.exit.into() }
         }
     }
+}
+
+/// What the parser says is wrong, without how to get help.
+fn what_is_wrong(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let first = text.split("\n\n").next().unwrap_or_default();
+    first.trim_start_matches("error: ").trim().to_owned()
 }
 
 /// Prints what the parser says. It reports help and version as errors, too; those exit with 0.
@@ -151,6 +165,8 @@ fn carry_out(command: Command) -> Result<ExitKind, UserError> {
         Command::Run(args) => run::run(args),
         Command::Resume(args) => resume::resume(args),
         Command::List(args) => list::list(args),
+        Command::Inbox(args) => inbox::inbox(args),
+        Command::Overview(place) => inbox::overview(&place),
         Command::Status(args) => status::status(args),
         Command::Log(args) => log::log(args),
         Command::Show(args) => show::show(args),

@@ -351,7 +351,10 @@ fn user_folder(variable: &str, below_home: &str, on_windows: &str) -> Option<Pat
         true => value(on_windows),
         false => value(variable)
             .filter(|folder| folder.is_absolute())
-            .or_else(|| value("HOME").map(|home| home.join(below_home))),
+            // Where HOME is not set, the system knows the user's.
+            .or_else(|| {
+                std::env::home_dir().filter(|home| home.is_absolute()).map(|home| home.join(below_home))
+            }),
     };
     folder.map(|folder| folder.join("raymond"))
 }

@@ -29,17 +29,19 @@ pub struct UserError {
     pub message: String,
     /// What to do next, one line each.
     pub hints: Vec<String>,
+    /// Whether another process drives the run that it is about.
+    pub is_held: bool,
 }
 
 impl UserError {
     /// Wrong usage, or something that cannot be loaded.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self { exit: ExitKind::Usage, message: message.into(), hints: Vec::new() }
+        Self { exit: ExitKind::Usage, message: message.into(), hints: Vec::new(), is_held: false }
     }
 
     /// Something that went wrong while running.
     pub fn failed(message: impl Into<String>) -> Self {
-        Self { exit: ExitKind::Failed, message: message.into(), hints: Vec::new() }
+        Self { exit: ExitKind::Failed, message: message.into(), hints: Vec::new(), is_held: false }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

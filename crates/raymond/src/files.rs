@@ -100,9 +100,15 @@ pub fn check_plain(file: &File) -> io::Result<()> {
     }
 }
 
+const NOT_PLAIN: &str = "it is a folder, a pipe or a device, not a plain file";
+
 fn not_plain() -> io::Error {
-    let error = "it is a folder, a pipe or a device, not a plain file";
-    io::Error::new(io::ErrorKind::InvalidInput, error)
+    io::Error::new(io::ErrorKind::InvalidInput, NOT_PLAIN)
+}
+
+/// Whether a file was not opened because something else is in its place.
+pub fn is_not_plain(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.to_string() == NOT_PLAIN)
 }
 
 /// Opens a folder, to sync or to lock it.
@@ -163,6 +169,40 @@ pub fn create_private_folders(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
+/// Sets what the owner may do with a file or folder.
+#[cfg_attr(
+    not(unix),
+    expect(unused_variables, clippy::unnecessary_wraps, reason = "modes exist on Unix only")
+)]
+pub fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    #[cfg(unix)]
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+    Ok(())
+}
+
+/// Removes a folder with all that is in it, also where folders in it cannot be written.
+pub fn remove_tree(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            make_writable(folder)?;
+            std::fs::remove_dir_all(folder)
+        }
+        other => other,
+    }
+}
+
+/// Links are not followed.
+fn make_writable(folder: &Path) -> io::Result<()> {
+    set_mode(folder, 0o700)?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            make_writable(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Options that make a new file one for the owner only.
 pub fn private_options() -> OpenOptions {
     options_with_mode(0o600)
@@ -209,9 +249,71 @@ pub fn replace_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     replaced
 }
 
+/// Gives a whole file its name, unless another one has it: of several at the same time, the first stays, and the others get the
+/// error `AlreadyExists`. The unfinished name may be gone then.
+pub fn name_first(unfinished: &Path, path: &Path) -> io::Result<()> {
+    name_first_by(|from, to| std::fs::hard_link(from, to), unfinished, path)
+}
+
+/// Unlike a rename, a link never replaces what is there. Not every file system has links; where it has none, a lock does the
+/// same among those who name files like this.
+fn name_first_by(
+    link: impl FnOnce(&Path, &Path) -> io::Result<()>,
+    unfinished: &Path,
+    path: &Path,
+) -> io::Result<()> {
+    match link(unfinished, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {}
+        named => return named,
+    }
+    let lock =
+        open_own_as(private_options().write(true).create(true).truncate(false), &path.with_file_name(LOCK))?;
+    lock.lock()?;
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(unfinished, path),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is locked while a file gets its name, where there are no links.
+const LOCK: &str = ".naming";
+
+/// Whether the machine lacks what a call needed: space, or open files. The same call may work on another machine.
+pub fn is_shortage(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    #[cfg(unix)]
+    let lacks_descriptors = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE]
+        .iter()
+        .any(|shortage| error.raw_os_error() == Some(shortage.raw_os_error()));
+    #[cfg(not(unix))]
+    let lacks_descriptors = false;
+    lacks_descriptors || matches!(error.kind(), StorageFull | ReadOnlyFilesystem | QuotaExceeded)
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_links_the_first_file_keeps_its_name_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("named");
+        let no_links = |_: &Path, _: &Path| Err(io::ErrorKind::PermissionDenied.into());
+        let name = |number: u32| {
+            let unfinished = folder.path().join(format!("{number}.tmp"));
+            std::fs::write(&unfinished, number.to_string()).unwrap();
+            name_first_by(no_links, &unfinished, &path).map(|()| number).map_err(|error| error.kind())
+        };
+        let named: Vec<Result<u32, io::ErrorKind>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16).map(|number| scope.spawn(move || name(number))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let first: Vec<u32> = named.iter().filter_map(|named| named.ok()).collect();
+        assert_eq!(first.len(), 1, "{named:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), first[0].to_string());
+        assert!(named.iter().all(|named| named.is_ok() || *named == Err(io::ErrorKind::AlreadyExists)));
+    }
 
     #[test]
     fn only_plain_files_of_a_bounded_size_are_read() {

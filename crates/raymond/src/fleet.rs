@@ -163,6 +163,8 @@ pub enum Standing {
     Ended(String),
     /// No worker answers, so it stands as when it was last heard of.
     Unheard(String),
+    /// The engine cannot have it decided any further, and why.
+    Wedged(String),
 }
 
 /// Why an engine did not do what it was asked.

@@ -10,13 +10,16 @@
 //! [`adding`] and [`submodules`].
 
 pub mod adding;
+mod hidden;
 pub mod making;
 pub mod relink;
+mod replaced;
 pub mod repository;
 mod settings;
 pub mod snapshots;
 mod stand_in;
 pub mod submodules;
+pub mod task_files;
 pub mod worktrees;
 
 #[cfg(test)]
@@ -41,6 +44,8 @@ use stand_in::StandIn;
 pub const PROGRAM: &str = "git";
 /// How long a call may take that only looks something up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for a command that a person waits for, which can do without the answer.
+pub const SHORT_PATIENCE: Duration = Duration::from_secs(5);
 /// How often a call is repeated that has met a worktree that is not whole yet, and how long it waits before.
 const MOST_REPETITIONS: u32 = 20;
 const REPETITION_PAUSE: Duration = Duration::from_millis(50);
@@ -109,6 +114,8 @@ pub struct Git {
     /// Settings of this caller, which come before those of the repository.
     settings: Vec<OsString>,
     variables: Vec<(OsString, Option<OsString>)>,
+    /// Attributes of all files, whatever the repository says.
+    attributes: Option<&'static str>,
     patience: Duration,
     /// A locked file. Git inherits it, so the lock lasts until both Raymond and git have ended.
     held: Option<Arc<File>>,
@@ -148,6 +155,8 @@ pub enum GitError {
     TooSlow(Duration),
     /// The run is to stop at once.
     Stopped,
+    /// A pipe, a device or a folder is in the place of this file of the repository. Git would wait for it.
+    NotPlain(PathBuf),
     /// The repository's own config has these keys.
     NamesPrograms(Vec<String>),
     Failed {
@@ -163,6 +172,9 @@ impl fmt::Display for GitError {
             Self::NotInstalled => f.write_str("the program `git` was not found on PATH"),
             Self::NotStarted(error) => write!(f, "the program `git` could not be started: {error}"),
             Self::Stopped => f.write_str("git was ended, because the run is stopped"),
+            Self::NotPlain(path) => {
+                write!(f, "git was not started, because {} is no plain file", path.display())
+            }
             Self::TooSlow(limit) => write!(f, "git took longer than {} s and was ended", limit.as_secs()),
             Self::NamesPrograms(keys) => {
                 let keys = keys.join(", ");
@@ -181,6 +193,18 @@ impl fmt::Display for GitError {
 impl std::error::Error for GitError {}
 
 impl GitError {
+    /// Whether it was not found out what git would say.
+    pub fn is_no_answer(&self) -> bool {
+        matches!(self, Self::TooSlow(_) | Self::Stopped | Self::NotPlain(_) | Self::NotStarted(_))
+    }
+
+    /// Whether the disk is full, as git says it where it speaks English.
+    pub fn is_shortage(&self) -> bool {
+        const SHORTAGES: [&str; 3] =
+            ["No space left on device", "Read-only file system", "Disk quota exceeded"];
+        matches!(self, Self::Failed { words, .. } if SHORTAGES.iter().any(|shortage| words.contains(shortage)))
+    }
+
     /// Whether git has come upon a worktree that another git is just making. It gives up then, before it does anything.
     /// What it says is in the language of the user, but the name of the file is not.
     fn is_about_half_made_worktree(&self) -> bool {
@@ -212,7 +236,15 @@ impl Git {
     }
 
     fn new(folder: PathBuf, place: Place) -> Self {
-        Self { folder, place, settings: Vec::new(), variables: Vec::new(), patience: PATIENCE, held: None }
+        Self {
+            folder,
+            place,
+            settings: Vec::new(),
+            variables: Vec::new(),
+            patience: PATIENCE,
+            attributes: None,
+            held: None,
+        }
     }
 
     /// Git may look for a repository itself.
@@ -236,6 +268,12 @@ impl Git {
     #[must_use]
     pub fn holding(self, file: File) -> Self {
         Self { held: Some(Arc::new(file)), ..self }
+    }
+
+    /// Files have these attributes, where there is a stand-in for the repository's own folder.
+    #[must_use]
+    pub fn attributes(self, attributes: &'static str) -> Self {
+        Self { attributes: Some(attributes), ..self }
     }
 
     #[must_use]
@@ -287,7 +325,7 @@ impl Git {
                     // Git cannot make it through the stand-in.
                     let _ = std::fs::create_dir(repository.common.join("worktrees"));
                 }
-                call.lead_to(&repository)?;
+                call.lead_to(&repository, self.attributes)?;
             }
         }
         call.variables.extend(self.variables.iter().cloned());
@@ -365,7 +403,8 @@ impl Call {
     }
 
     /// Fixes the repository, and puts the stand-in where its config would be.
-    fn lead_to(&mut self, repository: &Repository) -> Result<(), GitError> {
+    fn lead_to(&mut self, repository: &Repository, attributes: Option<&str>) -> Result<(), GitError> {
+        repository.check_files()?;
         let settings = Settings::of(repository)?;
         self.set("GIT_DIR", &repository.own);
         // A bare repository has no worktree, and in the folder of a repository itself there is none either.
@@ -373,7 +412,7 @@ impl Call {
             self.set("GIT_WORK_TREE", &repository.top);
         }
         if cfg!(unix) {
-            let stand_in = StandIn::of(repository, &settings)
+            let stand_in = StandIn::of(repository, &settings, attributes)
                 .map_err(|error| GitError::NotStarted(format!("its own folder cannot be made: {error}")))?;
             self.set("GIT_COMMON_DIR", stand_in.path());
             self.stand_in = Some(stand_in);
@@ -415,6 +454,18 @@ impl Call {
         }
         GitError::Failed { code, words }
     }
+}
+
+/// A name as git writes it, from the top of the worktree.
+#[cfg(unix)]
+fn path_of(name: &[u8]) -> &Path {
+    use std::os::unix::ffi::OsStrExt;
+    Path::new(OsStr::from_bytes(name))
+}
+
+#[cfg(not(unix))]
+fn path_of(name: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(name).into_owned().into()
 }
 
 fn is_adding_worktree<A: AsRef<OsStr>>(arguments: &[A]) -> bool {

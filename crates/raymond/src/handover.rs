@@ -17,6 +17,23 @@ pub const ARGUMENT: &str = "--handed-over";
 /// How long it may be. The body of a request, from which most of it comes, is shorter even if all of it is escaped.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Why a process did not begin what it was told, as its starter has to know it: the exit code instead of the one that people
+/// get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum NotBegun {
+    /// A word of the command line is wrong.
+    WrongWord = 64,
+    /// Another process drives the run.
+    Held = 75,
+}
+
+impl From<NotBegun> for std::process::ExitCode {
+    fn from(why: NotBegun) -> Self {
+        Self::from(why as u8)
+    }
+}
+
 /// A command line with what belongs to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

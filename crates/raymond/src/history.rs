@@ -9,6 +9,7 @@ pub mod conversations;
 pub mod files;
 pub mod point;
 pub mod rewind;
+pub mod tasks;
 
 pub use branch::{Branch, branch};
 pub use point::{NoPoint, Point};

@@ -20,10 +20,10 @@
 //! | `assets` | the files of the page |
 
 mod answer;
+mod answering;
 mod api;
 mod assets;
 mod counters;
-mod cron;
 mod discover;
 mod door;
 mod feed;
@@ -45,6 +45,7 @@ mod tests;
 mod token;
 mod watch;
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,9 +53,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, Semaphore};
 
+use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::process::Containment;
-use crate::store::StateDir;
+use crate::store::{RunStore, StateDir};
+use answering::Answering;
+pub use api::inbox::{Inbox, Item};
 use discover::{Readings, Workflows};
 use door::Door;
 use feed::Feed;
@@ -62,8 +66,9 @@ use guard::Guard;
 use index::Index;
 use lanes::{Lane, Lanes};
 use launch::Launcher;
+pub use launch::detach;
 pub use presence::Presence;
-pub use schedule::ScheduledWorkflow;
+pub use schedule::{HeldBack, ScheduledWorkflow};
 use sse::MAX_STREAMS;
 use story::Stories;
 use token::Token;
@@ -94,6 +99,8 @@ pub struct Settings {
     pub schedules: bool,
     /// Whether the runs that are started may do anything without asking.
     pub skip_permissions: bool,
+    /// The programs whose output is shown while they run.
+    pub backends: Backends,
 }
 
 /// What all requests share.
@@ -108,6 +115,8 @@ struct Server {
     /// What was read of workflows.
     readings: Readings<api::workflows::Read>,
     launcher: Launcher,
+    answering: Answering,
+    backends: Backends,
     project: PathBuf,
     workflow_paths: Vec<String>,
     /// The workflows whose schedules are not kept.
@@ -174,6 +183,9 @@ async fn serve_until_signal(settings: Settings) -> Result<ExitKind, UserError> {
     }
     let mut stdout = std::io::stdout();
     let _ = writeln!(stdout, "{link}").and_then(|()| stdout.flush());
+    if !link.contains(&format!(":{}/", address.port())) {
+        eprintln!("listens on {address}");
+    }
     tokio::select! {
         () = listen::accept(listener, server, router) => {}
         () = ended() => {}
@@ -191,16 +203,32 @@ pub fn token_file(state: &StateDir) -> PathBuf {
     own_folder(state).join("serve.token")
 }
 
+/// The runs that hold back the schedules by which they were started, with the time since when.
+pub fn schedules_that_wait(store: &dyn RunStore, state: &StateDir) -> BTreeMap<String, HeldBack> {
+    let is_live = |run: &str| store.run(run).is_ok_and(|run| index::holds(&*run));
+    schedule::held_back(state, is_live)
+}
+
 /// The workflows below these folders that have a schedule.
 pub fn scheduled_workflows(roots: Vec<PathBuf>) -> Vec<ScheduledWorkflow> {
     schedule::all_of(&Workflows::new(roots))
 }
 
-/// A run as one HTML file.
-pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
+/// What needs a person, as `GET inbox` tells it.
+pub fn inbox(settings: Settings) -> Result<Inbox, UserError> {
+    Ok(api::inbox::gather(&for_one_look(settings)?, None)?)
+}
+
+/// A server that answers nobody but this process.
+fn for_one_look(settings: Settings) -> Result<Server, UserError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let token = Token::passing().map_err(|error| UserError::failed(error.to_string()))?;
-    let server = assemble(settings, address, token)?;
+    assemble(settings, address, token)
+}
+
+/// A run as one HTML file.
+pub fn export(settings: Settings, run: &str) -> Result<String, UserError> {
+    let server = for_one_look(settings)?;
     let failed = |problem: problem::Problem| UserError::failed(problem.detail);
     let run = server.index.find(run)?;
     api::export::page(&server, &run).map_err(failed)
@@ -225,6 +253,8 @@ fn assemble(settings: Settings, address: SocketAddr, token: Token) -> Result<Ser
         workflows: Workflows::new(settings.roots),
         readings: Readings::default(),
         launcher,
+        answering: Answering::default(),
+        backends: settings.backends,
         project: settings.project,
         workflow_paths: settings.workflow_paths,
         held: Mutex::default(),

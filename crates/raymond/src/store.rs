@@ -22,10 +22,12 @@ mod text;
 
 pub use elsewhere::{Elsewhere, Silence};
 pub use error::StoreError;
-pub use folder::{FolderStore, Own, SealedFile, StateDir};
+#[cfg(test)]
+pub(crate) use folder::LISTINGS;
+pub use folder::{FolderStore, Own, SealedFile, StateDir, Trace};
 pub use home::{
     Durability, Events, Holder, JournalOptions, Lease, Opened, Room, RunEntry, RunHandle, RunStore,
-    RunWriter, SEGMENT_BYTES, Start,
+    RunWriter, SEGMENT_BYTES, Start, is_part_of_id,
 };
 pub use id::{BadRunId, check_new_run_id, check_run_id};
 pub use inbox::{Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch};

@@ -8,6 +8,7 @@
 mod consent;
 pub mod content;
 pub mod marks;
+pub mod obeyed;
 mod owner;
 pub mod powers;
 pub mod workflows;

@@ -1,5 +1,6 @@
 //! Where the states of a run come from: a folder, an archive or one file, with its manifest.
 
+pub mod cron;
 pub mod given_inputs;
 pub mod labels;
 pub mod manifest;

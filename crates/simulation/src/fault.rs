@@ -27,6 +27,8 @@ pub enum Site {
     Spawn,
     /// A process left by a dead Raymond is about to be ended.
     End,
+    /// A call of git, or of the disk for files that are no journal.
+    Effect,
 }
 
 /// What happens at a point. A fault that does not fit the point has no effect.
@@ -129,6 +131,7 @@ impl Site {
             Site::Publish => &[Kill, Power(0)],
             Site::Spawn => &[Kill, KillAfter, Power(0), Refuse(Refusal::Io)],
             Site::End => &[Kill, KillAfter, Refuse(Refusal::Io)],
+            Site::Effect => &[Kill, KillAfter],
         }
     }
 }
@@ -155,6 +158,15 @@ pub struct Tape {
 impl Tape {
     pub fn new(plan: &[Fault], keeps_log: bool) -> Self {
         Self { plan: plan.to_vec(), log: keeps_log.then(Vec::new), ..Self::default() }
+    }
+
+    /// Plans one more fault.
+    pub fn plan_also(&mut self, fault: Fault) {
+        self.plan.push(fault);
+    }
+
+    pub fn forget_plan(&mut self) {
+        self.plan.clear();
     }
 
     pub fn note(&mut self, line: impl FnOnce() -> String) {
@@ -197,7 +209,7 @@ impl Kind {
     /// Whether it leaves the same state, or almost the same, as another kind at this point or the next.
     pub fn is_doubled(self, site: Site) -> bool {
         match self {
-            Kind::KillAfter => !matches!(site, Site::Spawn | Site::End | Site::Store),
+            Kind::KillAfter => !matches!(site, Site::Spawn | Site::End | Site::Store | Site::Effect),
             Kind::KillWithin(share) => share != u8::MAX,
             Kind::Rewind(share) | Kind::Branch(share) | Kind::Retry(share) | Kind::Jump(share) => share == 0,
             Kind::Power(what_stays) => site == Site::Write && matches!(what_stays, 1 | 9),

@@ -149,7 +149,7 @@ impl Home {
 }
 
 /// A call to the store that may fail as a whole.
-fn point<T>(
+pub fn point<T>(
     disk: &SimDisk,
     what: &'static str,
     act: impl FnOnce() -> Result<T, StoreError>,
@@ -201,9 +201,9 @@ impl RunStore for FaultyStore {
 
 /// A writer whose calls are points.
 #[derive(Debug)]
-struct Faulty {
-    inner: Box<dyn RunWriter>,
-    disk: SimDisk,
+pub struct Faulty {
+    pub inner: Box<dyn RunWriter>,
+    pub disk: SimDisk,
 }
 
 impl RunWriter for Faulty {

@@ -13,6 +13,7 @@ pub mod explore;
 pub mod fault;
 pub mod files;
 pub mod generate;
+pub mod going_back;
 pub mod home;
 pub mod host;
 pub mod library;

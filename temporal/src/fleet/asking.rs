@@ -23,8 +23,8 @@ use crate::client::{NoAnswer, connect};
 use crate::host::journal_folder;
 use crate::messages::{Mail, Part, Told};
 use crate::packed::Packed;
-use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of};
-use crate::workflow::RaymondRun;
+use crate::server::{ended_how, is_queue_read, is_untaken, opening, status_of, why_wedged};
+use crate::workflow::{NOT_DECIDED, RaymondRun};
 
 /// How long a worker may take to answer before the run is shown as it was last seen. A command that waits for the server no
 /// longer than [`PATIENCE`] has to know by then that it was not the server.
@@ -127,13 +127,17 @@ impl Server {
     /// Nothing if no worker has answered.
     async fn query(&self, run: &str, after: u64) -> Result<Option<Answer>, Trouble> {
         let handle = self.client.get_workflow_handle::<RaymondRun>(run);
-        let in_time = RpcOptions::builder().timeout(PATIENCE_WITH_WORKERS).build();
-        let options = WorkflowQueryOptions::builder().rpc_options(in_time).build();
-        let status = match handle.query(RaymondRun::news, after, options).await {
-            Ok(told) => return Ok(Some(Answer::Told(Box::new(told)))),
-            Err(WorkflowQueryError::NotFound(_)) => return Ok(Some(Answer::NotThere)),
-            Err(WorkflowQueryError::Rpc(status)) => status,
-            Err(error) => return Err(away(error)),
+        let status = loop {
+            let in_time = RpcOptions::builder().timeout(PATIENCE_WITH_WORKERS).build();
+            let options = WorkflowQueryOptions::builder().rpc_options(in_time).build();
+            match handle.query(RaymondRun::news, after, options).await {
+                Ok(told) => return Ok(Some(Answer::Told(Box::new(told)))),
+                Err(WorkflowQueryError::NotFound(_)) => return Ok(Some(Answer::NotThere)),
+                Err(WorkflowQueryError::Rpc(status)) if status.message().contains(NOT_DECIDED) => {}
+                Err(WorkflowQueryError::Rpc(status)) => break status,
+                Err(error) => return Err(away(error)),
+            }
+            tokio::time::sleep(ASK_EVERY).await;
         };
         match status.code() {
             Code::DeadlineExceeded | Code::Cancelled => Ok(None),
@@ -171,7 +175,10 @@ impl Server {
             }
             (Some(how), _) => Standing::Ended(how.to_owned()),
             (None, Some(WorkflowExecutionStatus::Completed)) => Standing::Over,
-            (None, _) => Standing::Unheard(why),
+            (None, _) => match why_wedged(&self.client, run).await.map_err(away)? {
+                Some(why) => Standing::Wedged(why),
+                None => Standing::Unheard(why),
+            },
         };
         if status.is_none() {
             return Ok(nothing_new(standing));
@@ -218,9 +225,10 @@ impl Server {
         }
     }
 
-    /// Whether the server has ended a run without asking it.
-    pub(super) async fn has_ended(&self, run: &str) -> Result<bool, Trouble> {
-        Ok(ended_how(status_of(&self.client, run).await.map_err(away)?).is_some())
+    /// Whether the server has ended a run without asking it, or cannot have it decided any further. It lets neither be asked.
+    pub(super) async fn cannot_be_asked(&self, run: &str) -> Result<bool, Trouble> {
+        Ok(ended_how(status_of(&self.client, run).await.map_err(away)?).is_some()
+            || why_wedged(&self.client, run).await.map_err(away)?.is_some())
     }
 
     /// Ends a run of which nothing has been done.
@@ -285,7 +293,13 @@ mod tests {
             true => Body::RunFinished {
                 status: FinishedStatus::Completed,
                 result: None,
-                totals: Totals { steps: 1, agents: 1, cost_usd: Usd::default(), duration_ms: 1 },
+                totals: Totals {
+                    steps: 1,
+                    agents: 1,
+                    cost_usd: Usd::default(),
+                    duration_ms: 1,
+                    failed_workers: 0,
+                },
             },
             false => Body::Warning { agent: None, step: None, state: None, message: seq.to_string() },
         };

@@ -295,7 +295,7 @@ impl Steps {
         };
         let (ready, order) = match ready {
             Ok(ready) => ready,
-            Err(error) if is_of_this_machine(&format!("{error:#}")) => return Err(error),
+            Err(error) if is_of_this_machine(error.chain()) => return Err(error),
             Err(error) => {
                 let why = format!("its files could not be put in place: {error:#}");
                 return Ok(Begin::No(End::Report(self.not_started(delivery, order, why)?)));
@@ -639,7 +639,8 @@ mod tests {
     fn a_full_disk_is_a_fault_of_the_machine() {
         let full = std::io::Error::from_raw_os_error(28);
         let full = anyhow::Error::from(full).context("cannot make a folder");
-        assert!(is_of_this_machine(&format!("{full:#}")));
-        assert!(!is_of_this_machine("x is not in the blob store of this machine"));
+        assert!(is_of_this_machine(full.chain()));
+        let missing = anyhow::anyhow!("x is not in the blob store of this machine");
+        assert!(!is_of_this_machine(missing.chain()));
     }
 }

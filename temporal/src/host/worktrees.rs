@@ -53,9 +53,9 @@ impl Files {
         if !self.has_brought(order, &git, &worktree.name).await? {
             git.text(&["update-ref", BROUGHT_REF, &worktree.base])?;
         }
-        let (worktree, folder) = (worktree.clone(), roots.folder_of(&worktree.path));
-        elsewhere(move || restore(&git, &worktree, &folder)).await?;
-        Ok(finish(&mark)?)
+        let (moved, folder) = (worktree.clone(), roots.folder_of(&worktree.path));
+        elsewhere(move || restore(&git, &moved, &folder)).await?;
+        Ok(finish(&mark, &worktree.branch)?)
     }
 
     /// Brings the branches that the step's input names.

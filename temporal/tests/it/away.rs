@@ -58,7 +58,7 @@ fn a_run_with_a_long_journal_goes_on_and_can_be_stopped_while_the_store_is_away(
     takes_no_journal(&rig, "r");
     let _worker = rig.worker("a");
     rig.until("ask_opened");
-    assert!(rig.raymond(&["answer", "r", "this"]).status.success());
+    assert!(rig.raymond(&["answer", "r", "this", "--no-resume"]).status.success());
     let pid = rig.lines("begun", 1)[0].clone();
     assert!(rig.raymond(&["stop", "r", "--now"]).status.success());
     let log = rig.until("run_stopped");

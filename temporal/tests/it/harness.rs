@@ -22,7 +22,7 @@ const QUICK: Duration = Duration::from_secs(10);
 /// How many steps a worker carries out at once.
 pub const SLOTS: usize = 4;
 /// How long anything may take on a busy machine.
-const LIMIT: Duration = Duration::from_secs(240);
+pub const LIMIT: Duration = Duration::from_secs(240);
 
 /// The server program, or nothing; then the test is skipped.
 pub fn server_program() -> Option<PathBuf> {

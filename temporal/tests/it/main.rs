@@ -12,6 +12,7 @@ mod losses;
 mod many;
 mod network;
 mod outages;
+mod parts;
 mod replay;
 mod runs;
 mod s3;

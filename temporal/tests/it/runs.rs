@@ -69,7 +69,7 @@ fn a_question_is_answered_and_a_stopped_run_goes_on() {
     stop_at_a_question(&rig);
     let mut resumed = rig.spawn(&["resume", "r"]);
     rig.until("run_resumed");
-    let answered = rig.raymond(&["answer", "r", "this one"]);
+    let answered = rig.raymond(&["answer", "r", "this one", "--no-resume"]);
     assert!(answered.status.success(), "{answered:?}");
     assert!(resumed.ends(), "the one that resumed the run follows it to its end");
     let log = rig.until("run_finished");
@@ -83,10 +83,12 @@ fn an_answer_to_a_stopped_run_counts_when_it_goes_on() {
     rig.state("THEN.sh", "echo \"<result>$RAYMOND_RESULT</result>\"\n");
     let _worker = rig.worker("a");
     stop_at_a_question(&rig);
-    let answered = rig.raymond(&["answer", "r", "this one"]);
+    let answered = rig.raymond(&["answer", "r", "this one", "--no-resume"]);
     assert!(answered.status.success(), "{answered:?}");
-    // This hands the answer over.
+    // The question counts as answered, whatever command reaches the server meanwhile.
     assert!(rig.raymond(&["list"]).status.success());
+    let second = rig.raymond(&["answer", "r", "ask1", "another"]);
+    assert_eq!(second.status.code(), Some(1), "{second:?}");
     let mut resumed = rig.spawn(&["resume", "r"]);
     let log = rig.until("run_finished");
     assert!(resumed.ends());
@@ -135,7 +137,7 @@ fn a_resume_may_choose_another_model_and_another_backend() {
     stop_at_a_question(&rig);
     let mut resumed = rig.spawn(&["resume", "r", "--backend", "other", "--model", "second"]);
     rig.until("run_resumed");
-    assert!(rig.raymond(&["answer", "r", "this"]).status.success());
+    assert!(rig.raymond(&["answer", "r", "this", "--no-resume"]).status.success());
     assert!(resumed.ends(), "{:#?}", rig.until("run_resumed"));
     let log = rig.until("run_finished");
     let turn = log.iter().find(|event| event["event"] == "step_started" && event["state"] == "TURN.md");
@@ -164,7 +166,7 @@ fn a_resume_without_the_files_keeps_the_states_and_says_if_they_are_missing() {
     std::fs::rename(&aside, &bundles).unwrap();
     let mut resumed = rig.spawn(&["resume", "r", "--model", "other"]);
     rig.until("run_resumed");
-    assert!(rig.raymond(&["answer", "r", "this"]).status.success());
+    assert!(rig.raymond(&["answer", "r", "this", "--no-resume"]).status.success());
     assert!(resumed.ends(), "{}", rig.logs());
     assert_eq!(count(&rig.until("run_finished"), "run_resumed"), 1);
 }
@@ -351,7 +353,7 @@ fn nothing_is_lost_when_a_run_continues_with_a_new_history() {
     let _worker = rig.worker("a");
     rig.start_with(&[("RAYMOND_CONTINUE_AFTER", "40")]);
     rig.until("ask_opened");
-    assert!(rig.raymond(&["answer", "r", "yes"]).status.success());
+    assert!(rig.raymond(&["answer", "r", "yes", "--no-resume"]).status.success());
     let log = rig.until("run_finished");
     assert_eq!(count(&log, "step_finished"), 21);
     let seqs: Vec<u64> = log.iter().filter_map(|event| event["seq"].as_u64()).collect();
@@ -399,7 +401,7 @@ fn answers_and_stops_reach_a_run_that_keeps_continuing_with_new_histories() {
     let mut follower = None;
     for n in 1..=6 {
         rig.until_count("ask_opened", n);
-        assert!(rig.raymond(&["answer", "r", &n.to_string()]).status.success());
+        assert!(rig.raymond(&["answer", "r", &n.to_string(), "--no-resume"]).status.success());
         rig.until_count("ask_closed", n);
         if n == 3 {
             assert!(rig.raymond(&["stop", "r"]).status.success());

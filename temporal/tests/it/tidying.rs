@@ -58,7 +58,7 @@ fn a_worker_removes_what_is_not_needed_any_more_and_brings_back_what_is_needed_a
     });
     assert_eq!(names_in(&open.join(".records")).len(), 1, "what has ended must not be begun again");
 
-    assert!(rig.raymond(&["answer", "open", "yes"]).status.success());
+    assert!(rig.raymond(&["answer", "open", "yes", "--no-resume"]).status.success());
     let log = rig.until_in("open", "run_finished");
     assert_eq!(log.last().expect("an end")["result"], "as committed mine t");
 }
@@ -103,11 +103,19 @@ fn a_run_that_does_not_go_on_can_be_removed_for_good() {
     let (is_done, said) = clean(&["--state-dir", &other]);
     assert!(is_done && said.contains("still has the run"), "{said}");
     assert!(!listed(&["--state-dir", &other]).contains("interrupted"));
+    let (is_done, said) = clean(&["--state-dir", &other]);
+    assert!(!is_done && said.contains("remove it there") && said.contains("--discard-changes"), "{said}");
     assert!(listed(&[]).contains("interrupted"));
     assert!(!files_below(&rig.path("blobs/runs/r")).is_empty());
+    // Where its copy was removed before, the run is removed for good, too.
+    let (is_done, said) = clean(&["--discard-changes", "--state-dir", &other]);
+    assert!(is_done && said.contains("removed r from temporal://"), "{said}");
+    assert_eq!(files_below(&rig.path("blobs/runs/r")), [""; 0]);
+    assert!(!rig.temporal(&["workflow", "describe", "--workflow-id", "r"]).status.success());
     let (is_done, said) = clean(&["--discard-changes"]);
     assert!(is_done, "{said}");
     assert_eq!(files_below(&rig.path("blobs/runs/r")), [""; 0]);
     assert!(!listed(&[]).contains("interrupted"), "{}", listed(&[]));
-    assert!(!rig.temporal(&["workflow", "describe", "--workflow-id", "r"]).status.success());
+    // The id is free again.
+    rig.start();
 }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Output;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::harness::{Process, Rig, Way, count, eventually};
+use crate::harness::{LIMIT, Process, Rig, Way, count, eventually};
 
 /// A command waits two seconds for a server that hangs. The rest is for a machine that is busy with other tests; before there
 /// was one deadline for a whole command, an answer took fourteen.
@@ -41,7 +41,11 @@ fn follow(rig: &Rig, id: &str, options: &[&str]) -> Process {
 }
 
 fn until_said(rig: &Rig, id: &str, text: &str) {
-    eventually(&format!("`{text}` in: {}", rig.read(id)), || rig.read(id).contains(text).then_some(()));
+    let begun = Instant::now();
+    while !rig.read(id).contains(text) {
+        assert!(begun.elapsed() < LIMIT, "`{text}` was not said within {LIMIT:?}, but: {}", rig.read(id));
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn exit_of(follower: &mut Process) -> Option<i32> {
@@ -141,6 +145,41 @@ fn a_run_that_the_server_has_ended_is_over() {
     assert!(rig.raymond(&["clean", "r"]).status.success());
     let listed = rig.raymond(&["list"]);
     assert!(said(&listed).starts_with("there are no runs"), "{listed:?}");
+}
+
+/// A message that is none fails each task of the run that takes it.
+#[test]
+fn a_run_that_is_wedged_says_so_and_nothing_seems_to_reach_it() {
+    let Some(rig) = Rig::new() else { return };
+    rig.state("START.sh", "echo '<ask next=\"START\">Which?</ask>'\n");
+    let _worker = rig.worker("a");
+    rig.start();
+    rig.until("ask_opened");
+    let none =
+        ["workflow", "signal", "--workflow-id", "r", "--name", "deliver", "--input", "{\"no\": \"mail\"}"];
+    assert!(rig.temporal(&none).status.success());
+    let status = eventually("a word about it", || {
+        let status = rig.raymond(&["status", "r"]);
+        printed(&status).starts_with("r  wedged\n").then_some(status)
+    });
+    assert!(
+        printed(&status).contains("since then it is wedged: what is next cannot be decided: "),
+        "{status:?}"
+    );
+    let status = rig.raymond(&["status", "r", "--json"]);
+    assert!(printed(&status).contains("\"status\": \"wedged\""), "{status:?}");
+    assert!(printed(&rig.raymond(&["list", "--status", "wedged"])).contains("r  "));
+    assert!(printed(&rig.raymond(&["doctor"])).contains("r is wedged on temporal://"));
+    for command in [&["answer", "r", "this"][..], &["stop", "r"], &["stop", "--now", "r"], &["resume", "r"]] {
+        let failed = rig.raymond(command);
+        assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+        assert!(said(&failed).contains("r is wedged on temporal://"), "{failed:?}");
+    }
+    assert!(said(&rig.raymond(&["resume", "r"])).contains("raymond branch r --at STEP"));
+    let served = Served::start(&rig);
+    let (code, problem) = served.ask("POST", "runs/r/stop", "{}");
+    assert_eq!(code, 409, "{problem}");
+    assert_eq!(served.ask("GET", "runs/r", "").1["status"], "wedged");
 }
 
 /// Runs that wait for an answer: `asks`, `goes`, and `stopped`, which is stopped.
@@ -382,7 +421,7 @@ fn a_run_elsewhere_may_pause_for_answers_or_wait_for_them() {
     assert_eq!(paused.status.code(), Some(3), "{paused:?}");
     let mut waits = rig.spawn(&["resume", "r", "--on-ask", "wait"]);
     rig.until_count("run_resumed", 2);
-    assert!(rig.raymond(&["answer", "r", "this"]).status.success());
+    assert!(rig.raymond(&["answer", "r", "this", "--no-resume"]).status.success());
     assert!(waits.ends());
     assert_eq!(rig.until("run_finished").last().unwrap()["result"], "this");
 }
@@ -399,7 +438,7 @@ fn the_one_who_follows_a_run_may_be_asked_and_answer() {
     rig.until("run_stopped");
     let says = File::create(rig.path("resumed")).unwrap();
     let mut follower = rig.spawn_typing(&["resume", "r", "--on-ask", "prompt"], says);
-    until_said(&rig, "resumed", "[main] asks (ask1):\nWhich?");
+    until_said(&rig, "resumed", "[main] asks (ask1):\n    Which?");
     follower.0.stdin.take().unwrap().write_all(b"this one\n").unwrap();
     assert!(follower.ends(), "{}", rig.read("resumed"));
     let log = rig.until("run_finished");

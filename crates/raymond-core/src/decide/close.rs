@@ -19,6 +19,7 @@ pub(super) fn close(
         agents: run.agents_started,
         cost_usd: run.cost_usd + interrupted.iter().map(|step| step.estimated_cost_usd).sum(),
         duration_ms: run.duration_ms(now),
+        failed_workers: run.failed_workers,
     };
     if run.agents.is_empty() {
         return Body::RunFinished { status: FinishedStatus::Completed, result: run.result.clone(), totals };

@@ -34,7 +34,8 @@ fn settle(run: &mut Run) {
         | RunStatus::Completed
         | RunStatus::OverBudget
         | RunStatus::Limited
-        | RunStatus::Interrupted => false,
+        | RunStatus::Interrupted
+        | RunStatus::Wedged => false,
     };
     if can_go_on {
         run.status = RunStatus::Interrupted;

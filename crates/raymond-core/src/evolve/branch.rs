@@ -21,6 +21,10 @@ pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
             stop(run, event);
         }
     }
+    // What was dropped waits for nobody.
+    if origin.kept_from.is_some() && run.status == RunStatus::Waiting {
+        stop(run, event);
+    }
     if origin.run != event.run {
         run.started_at = event.time;
     }
@@ -48,8 +52,13 @@ fn move_folders(run: &mut Run, moved: &Moved) {
     if moved.is_empty() {
         return;
     }
+    // A worktree lies in the folder of the project and does not move with it: only what is said of itself moves it.
+    let mut places = moved.clone();
+    for worktree in run.worktrees.values() {
+        places.folders.entry(worktree.path.clone()).or_insert_with(|| worktree.path.clone());
+    }
     let place = |path: &mut String| {
-        if let Some(place) = moved.place_of(path) {
+        if let Some(place) = places.place_of(path) {
             *path = place;
         }
     };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::event::ProjectMoved;
 use crate::name::AgentId;
 use crate::run::{Agent, Run};
+use crate::snapshot::TaskFiles;
 use crate::worktree::Worktree;
 
 /// Replaces all paths in the old project by those in the new one. A run that is there already stays as it is, and so do
@@ -43,6 +44,9 @@ fn agent_of(moved: &ProjectMoved, agent: &mut Agent) {
     }
     if let Some(worktree) = agent.worktree.as_deref_mut() {
         worktree_of(moved, worktree);
+    }
+    if let Some(TaskFiles::Tree { repository, .. }) = agent.task_files.as_deref_mut() {
+        place(moved, repository);
     }
 }
 

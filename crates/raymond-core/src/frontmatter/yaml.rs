@@ -9,7 +9,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, NonFiniteFloatPolicy, Options};
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
-use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_TEXT_BYTES};
+use crate::limits::{MAX_YAML_DEPTH, MAX_YAML_NODES, MAX_YAML_REPEATED_NODES, MAX_YAML_TEXT_BYTES};
 use crate::workflow::source::Position;
 use crate::workflow::wording::clipped_to;
 
@@ -111,7 +111,7 @@ fn options() -> Options {
             max_total_scalar_bytes: MAX_YAML_TEXT_BYTES,
         },
         alias_limits: serde_saphyr::alias_limits! {
-            max_total_replayed_events: MAX_YAML_NODES,
+            max_total_replayed_events: MAX_YAML_REPEATED_NODES,
         },
         duplicate_keys: DuplicateKeyPolicy::Error,
         // NaN and infinity are accepted here; the code that reads the key refuses them.
@@ -288,13 +288,31 @@ mod tests {
         assert_eq!(parse("a: [").unwrap_err().message, "invalid YAML: unclosed bracket '['");
     }
 
+    /// Lists that hold the one before several times, with so many texts in the last one.
+    fn nested_aliases(levels: u32, width: usize) -> String {
+        let mut text = format!("a0: &a0 [{}]\n", "x, ".repeat(width));
+        for level in 1..levels {
+            let alias = format!("*a{}, ", level - 1).repeat(width);
+            text.push_str(&format!("a{level}: &a{level} [{alias}]\n"));
+        }
+        text
+    }
+
+    /// What aliases repeat is bounded by itself: a short text would otherwise take as long as the longest that is allowed.
+    #[test]
+    fn aliases_repeat_no_more_than_people_need() {
+        let many = |count: usize| format!("a: &a [1, 2, 3]\nb: [{}]", "*a, ".repeat(count));
+        for text in [many(90), nested_aliases(4, 9), "a: &a {b: 1}\nc: {<<: *a, d: 2}".to_owned()] {
+            assert!(parse(&text).is_ok(), "{}", &text[..60.min(text.len())]);
+        }
+        for text in [many(10_000), nested_aliases(5, 9), nested_aliases(14, 2)] {
+            assert!(parse(&text).is_err(), "{}", &text[..60]);
+        }
+    }
+
     #[test]
     fn bombs_are_errors() {
-        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
-        for level in 1..9 {
-            let alias = format!("*a{}, ", level - 1).repeat(9);
-            bomb.push_str(&format!("a{level}: &a{level} [{alias}]\n"));
-        }
+        let bomb = nested_aliases(9, 9);
         let long = "x".repeat(MAX_YAML_TEXT_BYTES / 500);
         let heavy = format!("a: &a {long}\nb: [{}]", "*a, ".repeat(1_000));
         for text in [bomb, heavy, "[".repeat(100_000), "- ".repeat(100_000), "{a: ".repeat(100_000)] {

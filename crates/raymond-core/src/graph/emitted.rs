@@ -1,4 +1,5 @@
-//! Finds calls of `raymond emit` in shell scripts, and the tags that they print.
+//! Finds calls of `raymond emit` in scripts, and the tags that they print. In shell scripts a call is a command; in Python and Node
+//! it is a list of words (`[raymond, "emit", "goto", "NEXT"]`). The lines of `emit --json` are objects in the script's text.
 
 use std::ops::Range;
 
@@ -193,6 +194,241 @@ impl Iterator for Words<'_> {
     }
 }
 
+/// The same for Python and Node: the words are the items of a list, in which `"emit"` is one.
+pub(super) fn emitted_by_list(text: &str) -> Vec<Located> {
+    let calls = ["\"emit\"", "'emit'"].into_iter().flat_map(|word| text.match_indices(word));
+    let tag = |(at, word): (usize, &str)| {
+        let words: Vec<Word> = Items { text, at: at + word.len() }.collect();
+        let start = words.first()?.range.start;
+        let found = tag_of(text, start, words)?;
+        Some(Located { range: at..found.range.end, ..found })
+    };
+    calls.filter_map(tag).collect()
+}
+
+/// The items of a list behind one of them, up to the end of the list.
+struct Items<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Iterator for Items<'_> {
+    type Item = Word;
+
+    fn next(&mut self) -> Option<Word> {
+        let mut reader = Literals { text: self.text, at: self.at };
+        reader.skip_blanks();
+        if reader.next()? != ',' {
+            return None;
+        }
+        reader.skip_blanks();
+        if matches!(reader.peek()?, ']' | ')') {
+            return None;
+        }
+        let value = reader.value()?;
+        self.at = reader.at;
+        Some(value)
+    }
+}
+
+/// How many objects of a script are looked at, so that the time does not grow with the square of its length.
+const MAX_OBJECTS: usize = 1000;
+
+/// The tags of objects such as `{"tag": "fork", "target": "WORK"}`, which `raymond emit --json` reads.
+pub(super) fn emitted_as_json(text: &str) -> Vec<Located> {
+    if !(text.contains("emit") && text.contains("--json")) {
+        return Vec::new();
+    }
+    let objects = text.match_indices('{').take(MAX_OBJECTS);
+    objects.filter_map(|(at, _)| tag_of_object(at, &Literals { text, at }.object()?)).collect()
+}
+
+/// The fields of an object, and where it ends.
+struct Object {
+    fields: Vec<(Word, Field)>,
+    end: usize,
+}
+
+enum Field {
+    Value(Word),
+    Object(Object),
+}
+
+fn tag_of_object(start: usize, object: &Object) -> Option<Located> {
+    let value = |wanted: &str| {
+        object.fields.iter().find_map(|(name, field)| match field {
+            Field::Value(value) if name.text == wanted => Some(value),
+            _ => None,
+        })
+    };
+    let name = TagName::from_name(&value("tag")?.text)?;
+    let takes_text = matches!(name.facts().content, Content::Text { .. });
+    let content = value(if takes_text { "text" } else { "target" })?;
+    let mut tag = Tag { name, attributes: Vec::new(), content: content.text.clone() };
+    let mut places = Vec::new();
+    let mut add = |name: &Word, value: &Word| {
+        tag.attributes.push((name.text.clone(), value.text.clone()));
+        places.push((name.range.clone(), value.range.clone()));
+    };
+    for (name, field) in &object.fields {
+        match field {
+            Field::Value(value) if OPTIONS.contains(&name.text.as_str()) => add(name, value),
+            Field::Object(attributes) if name.text == "attributes" => {
+                for (name, field) in &attributes.fields {
+                    if let Field::Value(value) = field {
+                        add(name, value);
+                    }
+                }
+            }
+            Field::Value(_) | Field::Object(_) => {}
+        }
+    }
+    Some(Located { tag, range: start..object.end, content: content.range.clone(), attributes: places })
+}
+
+/// Reads the literals that JSON, Python, Node and `jq` have in common, also with escaped quotes, as in a quoted text.
+struct Literals<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Literals<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let letter = self.peek()?;
+        self.at += letter.len_utf8();
+        Some(letter)
+    }
+
+    /// White space, and the backslash before a quote.
+    fn skip_blanks(&mut self) {
+        let rest = self.rest();
+        let blanks = rest.len() - rest.trim_start().len();
+        let is_escape = rest[blanks..].starts_with("\\\"") || rest[blanks..].starts_with("\\'");
+        self.at += blanks + usize::from(is_escape);
+    }
+
+    fn object(mut self) -> Option<Object> {
+        self.read_object()
+    }
+
+    fn read_object(&mut self) -> Option<Object> {
+        if self.next()? != '{' {
+            return None;
+        }
+        let mut fields = Vec::new();
+        loop {
+            self.skip_blanks();
+            match self.peek()? {
+                '}' => {
+                    self.next();
+                    return Some(Object { fields, end: self.at });
+                }
+                ',' => drop(self.next()),
+                _ => {
+                    let name = self.name()?;
+                    self.skip_blanks();
+                    if self.next()? != ':' {
+                        return None;
+                    }
+                    self.skip_blanks();
+                    let field = match (self.peek()?, name.text.as_str()) {
+                        ('{', "attributes") => Field::Object(self.read_object()?),
+                        _ => Field::Value(self.value()?),
+                    };
+                    fields.push((name, field));
+                }
+            }
+        }
+    }
+
+    fn name(&mut self) -> Option<Word> {
+        if matches!(self.peek()?, '"' | '\'') {
+            return self.literal();
+        }
+        let start = self.at;
+        while self.peek().is_some_and(|letter| letter.is_alphanumeric() || "_-".contains(letter)) {
+            self.next();
+        }
+        let text = self.text[start..self.at].to_owned();
+        (!text.is_empty()).then_some(Word { text, range: start..self.at })
+    }
+
+    /// A literal, or in braces an expression whose value is not known.
+    fn value(&mut self) -> Option<Word> {
+        let start = self.at;
+        let is_prefix = |letter: char| "fFrRbBuU".contains(letter);
+        let prefix = self.rest().len() - self.rest().trim_start_matches(is_prefix).len();
+        let is_literal = self.rest()[prefix..].starts_with(['"', '\'', '`']);
+        if is_literal {
+            self.at += prefix;
+            let literal = self.literal()?;
+            let after = self.at;
+            self.skip_blanks();
+            if matches!(self.peek(), None | Some(',' | '}' | ']' | ')')) {
+                self.at = after;
+                return Some(literal);
+            }
+        }
+        self.at = start;
+        self.skip_expression();
+        let written = self.text[start..self.at].trim_end();
+        (!written.is_empty())
+            .then(|| Word { text: format!("{{{written}}}"), range: start..start + written.len() })
+    }
+
+    /// A text in quotes, without them. In a quoted text they are escaped.
+    fn literal(&mut self) -> Option<Word> {
+        let quote = self.next()?;
+        let start = self.at;
+        let is_escaped = self.text[..start].ends_with(&format!("\\{quote}"));
+        let mut text = String::new();
+        loop {
+            let end = self.at;
+            match self.next()? {
+                '\n' if quote != '`' => return None,
+                '\\' if is_escaped && self.peek() == Some(quote) => {
+                    self.next();
+                    return Some(Word { text, range: start..end });
+                }
+                '\\' if !is_escaped => text.extend(self.next()),
+                letter if letter == quote => {
+                    return Some(Word { text, range: start..end });
+                }
+                letter => text.push(letter),
+            }
+        }
+    }
+
+    /// Up to the comma or bracket that ends it.
+    fn skip_expression(&mut self) {
+        let mut depth = 0_usize;
+        while let Some(letter) = self.peek() {
+            match letter {
+                ',' if depth == 0 => return,
+                ']' | ')' | '}' if depth == 0 => return,
+                '[' | '(' | '{' => depth += 1,
+                ']' | ')' | '}' => depth -= 1,
+                '"' | '\'' | '`' => {
+                    if self.literal().is_none() {
+                        return;
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            self.next();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +441,70 @@ mod tests {
             format!("{}{attributes}>{}", located.tag.name, located.tag.content)
         };
         emitted(text).iter().map(one).collect()
+    }
+
+    fn shown_all(found: &[Located]) -> Vec<String> {
+        let one = |located: &Located| {
+            let attributes: String =
+                located.tag.attributes.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            format!("{}{attributes}>{}", located.tag.name, located.tag.content)
+        };
+        found.iter().map(one).collect()
+    }
+
+    #[test]
+    fn lists_of_words_are_calls_too() {
+        for (text, expected) in [
+            ("run([\"raymond\", \"emit\", \"goto\", \"NEXT\"])", &["goto>NEXT"][..]),
+            (
+                "run([env['RAYMOND'], 'emit', 'fork', 'W', f'file={name}', '--next=N'])",
+                &["fork file={name} next=N>W"],
+            ),
+            (
+                "execFileSync(process.env.RAYMOND, [\n  \"emit\", \"call\", \"A\",\n  \"--return\", \"B\",\n])",
+                &["call return=B>A"],
+            ),
+            ("run([raymond, 'emit', 'goto', target])", &["goto>{target}"]),
+            ("run([raymond, 'emit', 'goto', 'A' + suffix])", &["goto>{'A' + suffix}"]),
+            ("run([raymond, 'emit', 'result'], input=text)", &["result>"]),
+            ("run([raymond, 'emit', '--json'], input=lines)", &[]),
+            ("words = ['emit']", &[]),
+            ("'emit', 'gotoo', 'X'", &[]),
+        ] {
+            assert_eq!(shown_all(&emitted_by_list(text)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn objects_are_tags_where_json_is_emitted() {
+        for (text, expected) in [
+            ("echo '{\"tag\":\"goto\",\"target\":\"NEXT\"}' | raymond emit --json", &["goto>NEXT"][..]),
+            (
+                "echo \"{\\\"tag\\\":\\\"goto\\\",\\\"target\\\":\\\"$X\\\"}\" | raymond emit --json",
+                &["goto>$X"],
+            ),
+            (
+                "jq -c '.[] | {tag:\"fork\",target:\"WORK\",attributes:{file:.name},next:\"N\"}' | raymond emit --json",
+                &["fork file={.name} next=N>WORK"],
+            ),
+            (
+                "raymond emit --json <<END\n{\"tag\": \"fork\", \"target\": \"A\"}\n{\"tag\": \"join\", \"target\": \"B\"}\nEND",
+                &["fork>A", "join>B"],
+            ),
+            (
+                "t = [{'tag': 'fork', 'target': 'W', 'attributes': {'file': f}} for f in files]\nrun(['raymond', 'emit', '--json'])",
+                &["fork file={f}>W"],
+            ),
+            (
+                "const t = { tag: 'call', target: `A`, return: next }; // emit --json",
+                &["call return={next}>A"],
+            ),
+            ("{\"tag\": \"result\", \"text\": \"a, b\"} emit --json", &["result>a, b"]),
+            ("{\"tag\": \"goto\", \"target\": \"NEXT\"}", &[]),
+            ("emit --json {\"tag\": \"goto\"} {\"tag\": \"goat\", \"target\": \"X\"} {\"tag\"", &[]),
+        ] {
+            assert_eq!(shown_all(&emitted_as_json(text)), expected, "{text}");
+        }
     }
 
     #[test]
@@ -246,8 +546,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read(text in "(raymond emit (goto|fork|result)|[ -~ä\n]{0,12}){0,8}") {
-            for located in emitted(&text) {
+        fn any_text_is_read(text in "(raymond emit (goto|fork|result)|'emit', 'goto',|--json|\\{'tag':'goto','target':|[ -~ä\n]{0,12}){0,8}") {
+            for located in emitted(&text).into_iter().chain(emitted_by_list(&text)).chain(emitted_as_json(&text)) {
                 prop_assert!(text.get(located.range.clone()).is_some());
                 prop_assert!(text.get(located.content.clone()).is_some());
                 for (name, value) in located.attributes {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::emitted::emitted;
+use super::emitted::{emitted, emitted_as_json, emitted_by_list};
 use crate::tag::{Found, Located, NearMiss, locate};
 use crate::workflow::Kind;
 
@@ -14,8 +14,13 @@ pub fn scan(kind: Kind, text: &str, body: Range<usize>) -> Found {
         Some(escape) => locate_escaped(part, escape),
         None => locate(part),
     };
-    if kind == Kind::Bash {
-        found.tags.extend(emitted(part));
+    match kind {
+        Kind::Bash => found.tags.extend(emitted(part)),
+        Kind::Python | Kind::Node => found.tags.extend(emitted_by_list(part)),
+        Kind::Prompt | Kind::Batch | Kind::PowerShell => {}
+    }
+    if matches!(kind, Kind::Bash | Kind::Python | Kind::Node) {
+        found.tags.extend(emitted_as_json(part));
         found.tags.sort_by_key(|located| located.range.start);
     }
     found.tags.retain(|located| located.tag.name.is_transition());

@@ -25,6 +25,7 @@ mod missing_state;
 mod missing_twin;
 mod missing_workflow;
 mod no_entry;
+mod outside_of_workflow;
 mod path_as_target;
 mod reserved_variable;
 mod secret;
@@ -41,10 +42,12 @@ mod wrong_input;
 mod wrong_platform;
 mod wrong_test;
 
+pub use outside_of_workflow::{Outside, outside};
+
 use super::Rule;
 
 /// All rules, in the order of their codes.
-pub static RULES: [&Rule; 40] = [
+pub static RULES: [&Rule; 41] = [
     &unreadable_settings::RULE,
     &invalid_effort::RULE,
     &no_entry::RULE,
@@ -85,4 +88,5 @@ pub static RULES: [&Rule; 40] = [
     &wrong_input::RULE,
     &wrong_test::RULE,
     &another_backend::RULE,
+    &outside_of_workflow::RULE,
 ];

@@ -10,6 +10,7 @@ use crate::money::Usd;
 use crate::name::AgentId;
 use crate::named_inputs::InputValues;
 use crate::payload::Payload;
+use crate::snapshot::TaskFiles;
 use crate::title::title;
 use crate::tokens::Tokens;
 use crate::workflow::StateFile;
@@ -85,6 +86,9 @@ pub struct Agent {
     /// The git worktree that was made for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<Box<Worktree>>,
+    /// The files in its task folder, if snapshots of them are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_files: Option<Box<TaskFiles>>,
     /// How often it has entered each state, by [`place`].
     pub visits: BTreeMap<String, u64>,
     /// How many workers it has forked.

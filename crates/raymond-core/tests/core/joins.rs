@@ -165,10 +165,10 @@ fn a_failure_that_was_joined_no_longer_fails_the_run() {
     check(
         &rig.emits("main", "<result>r</result>"),
         expect![[r#"
-        step_finished main 5 A.sh result=r tag=result
-        agent_finished main result=r
-        run_finished agents=3 result=r status=completed steps=4
-    "#]],
+            step_finished main 5 A.sh result=r tag=result
+            agent_finished main result=r
+            run_finished agents=3 failed_workers=1 result=r status=completed steps=4
+        "#]],
     );
 }
 
@@ -353,9 +353,9 @@ fn workers_of_a_joined_failed_worker_are_not_joined() {
     check(
         &rig.exits("main_w1_v1", 1),
         expect![[r#"
-        step_failed main_w1_v1 5 V.sh error="ended with exit code 1" exit_code=1 fatal=false stderr="oh no\n"
-        run_stopped agents=3 error="main_w1_v1 failed in V.sh: ended with exit code 1" status=failed steps=4
-    "#]],
+            step_failed main_w1_v1 5 V.sh error="ended with exit code 1" exit_code=1 fatal=false stderr="oh no\n"
+            run_stopped agents=3 error="main_w1_v1 failed in V.sh: ended with exit code 1" failed_workers=1 status=failed steps=4
+        "#]],
     );
     rig.resume();
     rig.emits("main_w1_v1", "<result></result>");

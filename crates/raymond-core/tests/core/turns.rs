@@ -840,6 +840,29 @@ fn warnings_of_a_turn_are_recorded() {
     );
 }
 
+/// Whatever becomes of the turn: it is tried again, waits, goes on with another share, or has failed.
+#[test]
+fn warnings_of_a_turn_that_has_not_finished_are_recorded_too() {
+    for class in
+        [FaultClass::Retry, FaultClass::Limit { until: None }, FaultClass::ShareUsed, FaultClass::Final]
+    {
+        let mut rig = prompt(POLICY);
+        let turn = FailedTurn {
+            error: "x".into(),
+            class,
+            cost: TurnCost::of(usd(0.1), Tokens::default()),
+            session: Some(rig.chosen_session("main")),
+            exit_code: None,
+            message: None,
+            warnings: vec!["`Bash` was not permitted".into()],
+        };
+        let ended = rig.ended("main", StepOutcome::Turn(TurnOutcome::Failed(turn)));
+        let events = rig.round([Input::Ended(Box::new(ended))]);
+        let is_it = |event: &Event| matches!(&event.body, Body::Warning { message, .. } if message.contains("`Bash`"));
+        assert_eq!(events.iter().filter(|event| is_it(event)).count(), 1, "{class:?}: {events:?}");
+    }
+}
+
 #[test]
 fn visits_of_a_prompt_are_limited_too() {
     let mut rig = prompt("max_visits: 2");

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ending::{failure, tail, unfinished};
+use super::estimate::Estimate;
 use super::events::{EventDecoder, EventReader, append, count, text};
 use super::launcher::Launcher;
 use super::lines::shortened;
@@ -32,6 +33,9 @@ const PROTOCOL_VERSION: u64 = 1;
 
 /// How many refused tools are kept.
 const MOST_REFUSED: usize = 100;
+
+/// How much of a model's name is kept.
+const LONGEST_MODEL: usize = 200;
 
 /// The code of an error that asks for a login.
 const LOGIN_NEEDED: i64 = -32000;
@@ -88,6 +92,9 @@ struct Events {
     message: String,
     refused: Vec<String>,
     cost: Cost,
+    /// What the turn has used, for one that does not come to its end.
+    estimate: Estimate,
+    model: Option<String>,
     /// How the turn ended.
     end: Option<Result<(), TurnFault>>,
 }
@@ -100,15 +107,28 @@ impl Events {
             "initialize",
             json!({ "protocolVersion": PROTOCOL_VERSION, "clientCapabilities": {}, "clientInfo": client }),
         );
-        let (message, refused) = (String::new(), Vec::new());
-        Self { rpc, turn: turn.clone(), is_asked: false, message, refused, cost: Cost::default(), end: None }
+        Self {
+            rpc,
+            turn: turn.clone(),
+            is_asked: false,
+            message: String::new(),
+            refused: Vec::new(),
+            cost: Cost::default(),
+            estimate: Estimate::default(),
+            model: None,
+            end: None,
+        }
     }
 
     fn answered(&mut self, method: &str, result: &Value) -> Vec<TurnEvent> {
         match method {
             "initialize" => self.begin(result),
-            "session/new" | "session/fork" => self.prompt(text(result, "/sessionId")),
+            "session/new" | "session/fork" => {
+                self.model = model(result);
+                self.prompt(text(result, "/sessionId"))
+            }
             "session/load" => {
+                self.model = model(result);
                 let session = self.turn.session.clone().unwrap_or_default();
                 self.prompt(&session)
             }
@@ -156,6 +176,7 @@ impl Events {
     fn prompt(&mut self, session: &str) -> Vec<TurnEvent> {
         let prompt = json!([{ "type": "text", "text": self.turn.prompt }]);
         self.rpc.request("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+        self.estimate.asked(&self.turn.prompt);
         self.is_asked = true;
         vec![TurnEvent::Session(session.to_owned())]
     }
@@ -188,18 +209,26 @@ impl Events {
         match text(update, "/sessionUpdate") {
             "agent_message_chunk" if self.is_asked => {
                 append(&mut self.message, text(update, "/content/text"));
+                self.estimate.answered(text(update, "/content/text"));
                 Vec::new()
             }
             "usage_update" if self.is_asked => {
                 let (used, window) = (count(update, "/used"), count(update, "/size"));
                 self.cost.context = Some(Context { used, window }).filter(|_| used > 0 && window > 0);
+                let named = Some(text(update, "/_meta/_claude~1model")).filter(|model| !model.is_empty());
+                self.model = named.map(|model| shortened(model, LONGEST_MODEL)).or(self.model.take());
                 Vec::new()
             }
             "tool_call" if self.is_asked => {
                 let said = self.said();
                 self.message.clear();
+                self.estimate.answered(&update["rawInput"].to_string());
                 let name = shortened(text(update, "/title"), 200);
                 said.into_iter().chain([TurnEvent::ToolUse { name, summary: String::new() }]).collect()
+            }
+            "tool_call_update" if self.is_asked && text(update, "/status") == "completed" => {
+                self.estimate.asked(&update["content"].to_string());
+                Vec::new()
             }
             _ => Vec::new(),
         }
@@ -249,6 +278,10 @@ impl EventReader for Events {
         }
     }
 
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
     fn is_final(&self) -> bool {
         self.end.is_some()
     }
@@ -257,7 +290,11 @@ impl EventReader for Events {
         Input { bytes: self.rpc.take(), is_last: self.end.is_some() }
     }
 
-    fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+    fn finish(mut self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        // What it says before it reports a refusal is no answer of the model.
+        if self.end.is_none() {
+            self.cost.tokens = self.estimate.of_answers();
+        }
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Signal(_) | TurnEnding::Lingered);
         let fault = match self.end {
             Some(Ok(())) if is_over && !self.message.is_empty() => {
@@ -269,6 +306,13 @@ impl EventReader for Events {
         };
         Err(failure(fault, self.cost, Some(self.message).filter(|message| !message.is_empty())))
     }
+}
+
+/// The model of a conversation, among the options that the program announces.
+fn model(answer: &Value) -> Option<String> {
+    let mut options = answer["configOptions"].as_array().into_iter().flatten();
+    let chosen = text(options.find(|option| option["id"] == "model")?, "/currentValue");
+    (!["", "default"].contains(&chosen)).then(|| shortened(chosen, LONGEST_MODEL))
 }
 
 /// What a turn used, as programs tell it in the answer to its prompt or beside it. Some count what came from the cache as

@@ -54,6 +54,17 @@ const SMALLEST_BUDGET_USD: f64 = 0.000_001;
 #[derive(Debug)]
 struct Claude(Launcher);
 
+/// What it obeys in its working folder.
+pub(super) const OBEYED: &[&str] = &[
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".claude/agents",
+    ".claude/commands",
+    ".claude/hooks",
+    ".claude/skills",
+    ".mcp.json",
+];
+
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     Ok(Arc::new(Claude(Launcher::new(settings, "claude"))))
 }
@@ -75,14 +86,8 @@ impl AgentProgram for Claude {
         let mut turn = turn.clone();
         let is_chosen = |arg: &str| arg == "--model" || arg.starts_with("--model=");
         // The program continues a conversation with its last model, which may have been chosen for another state.
-        let last = turn.continues.as_ref();
-        let model = Kept {
-            what: "model",
-            chosen: turn.model.as_ref(),
-            of_last: last.and_then(|last| last.model.as_ref()),
-            is_in_args: self.0.has(is_chosen),
-        };
-        turn.model = model.told(|| default_model::default_model(&turn.cwd, &inherited))?;
+        turn.model = Kept::model(&turn, self.0.has(is_chosen))
+            .told(|| default_model::default_model(&turn.cwd, &inherited))?;
         Ok(invocation(&turn, &self.0))
     }
 

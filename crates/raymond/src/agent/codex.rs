@@ -55,6 +55,9 @@ struct Codex {
     has_server: Arc<AtomicBool>,
 }
 
+/// What it obeys in its working folder.
+pub(super) const OBEYED: &[&str] = &[".codex/config.toml", ".codex/hooks.json"];
+
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     let launcher = Launcher::new(settings, "codex");
     let has_server = Arc::new(AtomicBool::new(!launcher.has(is_for_exec)));
@@ -107,7 +110,7 @@ impl AgentProgram for Codex {
         Box::new(EventDecoder::new(Events {
             is_talked_to: self.has_server.load(Ordering::Relaxed),
             server: Server::new(settings, Arc::clone(&self.has_server)),
-            exec: exec::Events::default(),
+            exec: exec::Events::new(turn),
         }))
     }
 

@@ -1,14 +1,20 @@
 //! Any program that reads a prompt on stdin and prints a reply.
 //!
 //! Everything that it prints to stdout is the reply, and an exit code other than 0 is a failure. Each turn is a new
-//! conversation, unless `resume_args` in its settings say how one is continued.
+//! conversation, unless `resume_args` in its settings say how one is continued. What the turn has used it may tell on stderr.
 
+use std::io::{self, Read};
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::ending::{failure, unfinished};
+use super::events::{amount, count, text};
+use super::lines::{shortened, take_lines};
+use super::program::read_lost_turn;
 use super::{
-    AgentProgram, Capabilities, Cost, Inspection, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
-    TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Context, Cost, Counting, Inspection, Invocation, Tokens, Turn, TurnDecoder,
+    TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
 
@@ -18,6 +24,9 @@ const SESSION: &str = "{session}";
 const NEW_SESSION: &str = "{new_session}";
 /// The variable with the id of the conversation in which the turn runs.
 const VARIABLE: &str = "RAYMOND_SESSION";
+
+/// How a line on stderr begins that tells what the turn has used.
+const USAGE: &str = "raymond-usage:";
 
 /// A longer reply fails the turn.
 const LONGEST_REPLY: usize = 16 * 1024 * 1024;
@@ -83,8 +92,24 @@ impl AgentProgram for Command {
         })
     }
 
+    fn prints_plain_text(&self) -> bool {
+        true
+    }
+
     fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
         Box::new(Decoder::default())
+    }
+
+    /// It tells its cost on stderr alone, often before it prints anything.
+    fn cost_of_lost_turn(
+        &self,
+        turn: &Turn,
+        kept: Option<&mut dyn Read>,
+        stderr: Option<&mut dyn Read>,
+    ) -> Option<Cost> {
+        let mut nothing = io::empty();
+        let kept = kept.or(stderr.is_some().then_some(&mut nothing as &mut dyn Read))?;
+        read_lost_turn(self.decoder(turn), kept, stderr, &Counting::new(self.capabilities().tokens, turn))
     }
 }
 
@@ -92,6 +117,10 @@ impl AgentProgram for Command {
 struct Decoder {
     reply: Vec<u8>,
     is_too_long: bool,
+    cost: Cost,
+    model: Option<String>,
+    /// The start of a line on stderr that tells what was used.
+    partial: Vec<u8>,
 }
 
 impl TurnDecoder for Decoder {
@@ -113,20 +142,58 @@ impl TurnDecoder for Decoder {
         }
     }
 
+    fn feed_stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
+        let lines = take_lines(&mut self.partial, text, USAGE.as_bytes());
+        lines.iter().filter_map(|line| self.told(line)).collect()
+    }
+
     fn is_final(&self) -> bool {
         false
     }
 
-    fn finish(self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+    fn cost_so_far(&self) -> f64 {
+        self.cost.usd
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    fn finish(mut self: Box<Self>, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let last = std::mem::take(&mut self.partial);
+        self.told(&String::from_utf8_lossy(&last));
+        let cost = self.cost;
         let text = String::from_utf8_lossy(&self.reply).trim_end().to_owned();
         if ending == TurnEnding::Code(0) && !self.is_too_long {
-            return Ok(TurnReport { text, ..TurnReport::default() });
+            return Ok(TurnReport { text, cost, ..TurnReport::default() });
         }
         let fault = match self.is_too_long {
             true => TurnFault::OutputTooLong { message: format!("over {} MiB", LONGEST_REPLY >> 20) },
             false => unfinished(ending, stderr, |_| None),
         };
-        Err(failure(fault, Cost::default(), Some(text).filter(|text| !text.is_empty())))
+        Err(failure(fault, cost, Some(text).filter(|text| !text.is_empty())))
+    }
+}
+
+impl Decoder {
+    /// Adds what a line tells. What it does not tell stays as it was.
+    fn told(&mut self, line: &str) -> Option<TurnEvent> {
+        let told: Value = serde_json::from_str(line.strip_prefix(USAGE)?.trim()).ok()?;
+        let used = Tokens {
+            input: count(&told, "/tokens/input"),
+            output: count(&told, "/tokens/output"),
+            cache_write: count(&told, "/tokens/cache_write"),
+            cache_read: count(&told, "/tokens/cache_read"),
+        };
+        self.cost.tokens = self.cost.tokens.plus(used);
+        self.cost.usd += amount(&told, "/cost_usd");
+        self.cost.compacted |= told["compacted"] == true;
+        let (used_window, window) = (count(&told, "/context/used"), count(&told, "/context/window"));
+        let context = Some(Context { used: used_window, window }).filter(|_| used_window > 0 && window > 0);
+        self.cost.context = context.or(self.cost.context);
+        let model = Some(text(&told, "/model")).filter(|model| !model.is_empty());
+        self.model = model.map(|model| shortened(model, 200)).or(self.model.take());
+        Some(TurnEvent::Usage(used))
     }
 }
 
@@ -155,6 +222,37 @@ mod tests {
         assert_eq!(invocation.set, [("RAYMOND_SESSION".to_owned(), "new".to_owned())]);
         let continues = Some(Continued { session: "old".to_owned(), ..Continued::default() });
         assert_eq!(program.invocation(&Turn { continues, ..fresh }).unwrap().args, ["-r", "old", "new"]);
+    }
+
+    #[test]
+    fn what_was_used_is_told_on_stderr() {
+        let told = "a note\nraymond-usage: {\"tokens\": {\"input\": 100, \"output\": 7}, \"cost_usd\": 0.25, \"model\": \"m\"}\n\
+                    raymond-usage: no JSON\nraymonds are old\n\
+                    raymond-usage: {\"tokens\": {\"input\": 1, \"cache_read\": 9}, \"context\": {\"used\": 5, \"window\": 10}, \
+                    \"compacted\": true}";
+        for size in [1, 7, 4096] {
+            let mut decoder = program(&settings(&[], &[])).unwrap().decoder(&Turn::default());
+            let left = told.as_bytes().chunks(size).map(|piece| {
+                let mut piece = piece.to_vec();
+                decoder.feed_stderr(&mut piece);
+                piece
+            });
+            assert_eq!(
+                String::from_utf8(left.collect::<Vec<_>>().concat()).unwrap(),
+                "a note\nraymonds are old\n"
+            );
+            assert_eq!(decoder.model(), Some("m"));
+            let cost = decoder.finish(TurnEnding::Code(0), "").unwrap().cost;
+            assert_eq!(
+                cost.tokens,
+                Tokens { input: 101, output: 7, cache_write: 0, cache_read: 9 },
+                "{size}"
+            );
+            assert_eq!(
+                (cost.usd, cost.context, cost.compacted),
+                (0.25, Some(Context { used: 5, window: 10 }), true)
+            );
+        }
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! GitHub's Copilot CLI, one process for each turn, its events as JSON lines.
 //!
-//! It cannot branch a conversation. It tells neither dollars nor, in its events, tokens. Its launcher is another
-//! process than the program itself, which does not matter, because a turn's processes are found by their environment.
+//! It cannot branch a conversation. It tells no dollars, and its tokens only in the file of the conversation. Its launcher is
+//! another process than the program itself, which does not matter, because a turn's processes are found by their environment.
 
-use std::path::Path;
+mod usage;
+
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
+use super::estimate::Estimate;
 use super::events::{EventDecoder, EventReader, count, summary, text};
 use super::kept::{Kept, Own, SettingsFile, Variables, folder, inherited, variable};
 use super::launcher::Launcher;
@@ -16,8 +19,8 @@ use super::lines::shortened;
 use super::refusal::refusal;
 use super::session::{SessionFiles, SessionPlace};
 use super::{
-    AgentProgram, Capabilities, Cost, Inspection, Invocation, Turn, TurnDecoder, TurnEnding, TurnEvent,
-    TurnFailure, TurnFault, TurnReport,
+    AgentProgram, Capabilities, Cost, Inspection, Invocation, TokensTold, Turn, TurnDecoder, TurnEnding,
+    TurnEvent, TurnFailure, TurnFault, TurnReport,
 };
 use crate::config::BackendSettings;
 
@@ -40,13 +43,24 @@ const RETRIES: u64 = 5;
 #[derive(Debug)]
 struct Copilot(Launcher);
 
+/// What it obeys in its working folder.
+pub(super) const OBEYED: &[&str] =
+    &[".github/copilot/settings.json", ".github/copilot/settings.local.json", ".github/hooks"];
+
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     Ok(Arc::new(Copilot(Launcher::new(settings, "copilot"))))
 }
 
 impl AgentProgram for Copilot {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { resume: true, model: true, effort: true, skip_permissions: true, ..Capabilities::NONE }
+        Capabilities {
+            resume: true,
+            tokens: TokensTold::OfTurn,
+            model: true,
+            effort: true,
+            skip_permissions: true,
+            ..Capabilities::NONE
+        }
     }
 
     fn inspection(&self) -> Option<Inspection> {
@@ -73,39 +87,35 @@ impl AgentProgram for Copilot {
         })
     }
 
-    fn decoder(&self, _turn: &Turn) -> Box<dyn TurnDecoder> {
-        Box::new(EventDecoder::new(Events::default()))
+    fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder> {
+        let session = turn.session.as_deref().unwrap_or_default();
+        let folder = folder_of(&SessionPlace { session, cwd: &turn.cwd, variable: &inherited });
+        let kept = folder.map(|folder| folder.join("events.jsonl"));
+        Box::new(EventDecoder::new(Events { kept, ..Events::default() }))
     }
 
     fn session_files(&self, place: &SessionPlace<'_>) -> Option<SessionFiles> {
-        let id = place.plain_id()?;
-        let home = place.folder("COPILOT_HOME").or_else(|| Some(place.home()?.join(".copilot")))?;
-        Some(SessionFiles::Folder { path: home.join("session-state").join(id), without: NOT_MOVED })
+        Some(SessionFiles::Folder { path: folder_of(place)?, without: NOT_MOVED })
     }
+}
+
+/// The folder of a conversation.
+fn folder_of(place: &SessionPlace<'_>) -> Option<PathBuf> {
+    let id = place.plain_id()?;
+    let home = place.folder("COPILOT_HOME").or_else(|| Some(place.home()?.join(".copilot")))?;
+    Some(home.join("session-state").join(id))
 }
 
 impl Copilot {
     fn model(&self, turn: &Turn) -> Result<Option<String>, String> {
-        let last = turn.continues.as_ref();
-        let model = Kept {
-            what: "model",
-            chosen: turn.model.as_ref(),
-            of_last: last.and_then(|last| last.model.as_ref()),
-            is_in_args: self.0.has(|arg| arg == "--model" || arg.starts_with("--model=")),
-        };
-        model.told(|| own_model(&turn.cwd, &inherited))
+        let is_in_args = self.0.has(|arg| arg == "--model" || arg.starts_with("--model="));
+        Kept::model(turn, is_in_args).told(|| own_model(&turn.cwd, &inherited))
     }
 
     fn effort(&self, turn: &Turn) -> Result<Option<String>, String> {
         const FLAG: &str = "--reasoning-effort";
-        let last = turn.continues.as_ref();
-        let effort = Kept {
-            what: "effort",
-            chosen: turn.effort.as_ref(),
-            of_last: last.and_then(|last| last.effort.as_ref()),
-            is_in_args: self.0.has(|arg| arg == FLAG || arg.starts_with("--reasoning-effort=")),
-        };
-        effort.told(|| own_effort(&turn.cwd, &inherited))
+        let is_in_args = self.0.has(|arg| arg == FLAG || arg.starts_with("--reasoning-effort="));
+        Kept::effort(turn, is_in_args).told(|| own_effort(&turn.cwd, &inherited))
     }
 }
 
@@ -142,6 +152,14 @@ fn own_settings(cwd: &Path, variables: Variables<'_>) -> Option<SettingsFile> {
 
 #[derive(Debug, Default)]
 struct Events {
+    /// The file of the conversation, if it is known where that is.
+    kept: Option<PathBuf>,
+    /// The id of the event with which the turn began.
+    first: String,
+    model: String,
+    /// What the calls of the model have used, for a conversation whose file does not tell it.
+    estimate: Estimate,
+    is_compacted: bool,
     /// The last message without a request for a tool.
     message: Option<String>,
     error: Option<TurnFault>,
@@ -157,12 +175,31 @@ struct Events {
 impl EventReader for Events {
     fn event(&mut self, event: &Value) -> Vec<TurnEvent> {
         match text(event, "/type") {
+            "user.message" => {
+                if self.first.is_empty() {
+                    text(event, "/id").clone_into(&mut self.first);
+                }
+                self.estimate.asked(text(event, "/data/content"));
+                Vec::new()
+            }
+            "model.call_start" => {
+                text(event, "/data/model").clone_into(&mut self.model);
+                Vec::new()
+            }
+            "session.compaction_complete" => {
+                self.is_compacted |= event["data"]["success"] == true;
+                Vec::new()
+            }
             "assistant.message" => self.message(&event["data"]),
             "tool.execution_complete" if text(event, "/data/error/code") == "denied" => {
                 if !self.refused.contains(&self.tool) {
                     self.refused.push(self.tool.clone());
                 }
                 vec![TurnEvent::ToolRefused { tool: self.tool.clone() }]
+            }
+            "tool.execution_complete" => {
+                self.estimate.asked(text(event, "/data/result/content"));
+                Vec::new()
             }
             "assistant.turn_retry" => {
                 self.retries += 1;
@@ -187,38 +224,52 @@ impl EventReader for Events {
         }
     }
 
+    fn model(&self) -> Option<&str> {
+        Some(self.model.as_str()).filter(|model| !model.is_empty())
+    }
+
     fn is_final(&self) -> bool {
         self.exit_code == Some(0) && !self.is_aborted && self.message.is_some()
     }
 
     /// It exits with 0 when it was interrupted, too.
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
+        let cost = self.cost();
         let is_success = self.is_final() && matches!(ending, TurnEnding::Code(0) | TurnEnding::Lingered);
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
         let fault = match (self.error, &self.message) {
             (None, Some(text)) if is_success => {
                 let text = text.clone();
-                return Ok(TurnReport { text, permission_denials: self.refused, ..TurnReport::default() });
+                return Ok(TurnReport { text, cost, permission_denials: self.refused });
             }
             _ if self.is_aborted && is_over => TurnFault::Interrupted,
             (Some(fault), _) if is_over => fault,
             _ => unfinished(ending, stderr, by_stderr),
         };
-        Err(failure(fault, Cost::default(), self.message))
+        Err(failure(fault, cost, self.message))
     }
 }
 
 impl Events {
+    fn cost(&self) -> Cost {
+        let kept = self.kept.as_deref().filter(|_| !self.first.is_empty());
+        let used = kept.and_then(|file| usage::since(file, &self.first).ok()).unwrap_or_default();
+        let tokens = if used.tokens.is_zero() { self.estimate.of_answers() } else { used.tokens };
+        Cost { tokens, context: used.context, compacted: self.is_compacted, ..Cost::default() }
+    }
+
     fn message(&mut self, data: &Value) -> Vec<TurnEvent> {
         self.error = None;
         let said = text(data, "/content").to_owned();
+        self.estimate.answered(&said);
         let tools: Vec<TurnEvent> = data["toolRequests"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(|tool| TurnEvent::ToolUse {
-                name: text(tool, "/name").to_owned(),
-                summary: summary(&tool["arguments"]),
+            .map(|tool| {
+                self.estimate.answered(&tool["arguments"].to_string());
+                let name = text(tool, "/name").to_owned();
+                TurnEvent::ToolUse { name, summary: summary(&tool["arguments"]) }
             })
             .collect();
         match tools.last() {

@@ -13,7 +13,7 @@ use crate::process::Input;
 const LONGEST_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// What a program's events mean.
-pub(super) trait EventReader: fmt::Debug {
+pub(super) trait EventReader: fmt::Debug + Send {
     fn event(&mut self, event: &Value) -> Vec<TurnEvent>;
 
     /// Whether the turn is over.

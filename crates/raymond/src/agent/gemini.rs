@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::ending::{failure, tail, unfinished};
+use super::estimate::Estimate;
 use super::events::{EventDecoder, EventReader, append, count, summary, text};
 use super::launcher::Launcher;
 use super::refusal::refusal;
@@ -25,9 +26,6 @@ use crate::store::hash_of;
 
 /// It cuts a longer prompt without a word.
 const LONGEST_PROMPT: PromptLimit = PromptLimit::Bytes(8_000_000);
-
-/// About how many tokens its own instructions and tools have. They are sent with every call of the model.
-const OWN_TOKENS: u64 = 9_000;
 
 /// It prints nothing while it tries again.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
@@ -46,6 +44,9 @@ const ACCOUNTS: &str = "Gemini CLI serves only API keys and enterprise accounts"
 
 #[derive(Debug)]
 struct Gemini(Launcher);
+
+/// What it obeys in its working folder.
+pub(super) const OBEYED: &[&str] = &[".gemini/settings.json", ".gemini/extensions"];
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     Ok(Arc::new(Gemini(Launcher::new(settings, "gemini"))))
@@ -244,7 +245,7 @@ impl EventReader for Events {
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let tokens = if self.succeeded.is_some() { self.tokens } else { self.estimate.tokens };
+        let tokens = if self.succeeded.is_some() { self.tokens } else { self.estimate.tokens() };
         let cost = Cost { tokens, ..Cost::default() };
         let is_over = matches!(ending, TurnEnding::Code(_) | TurnEnding::Lingered);
         let fault = match (self.succeeded, ending) {
@@ -285,40 +286,6 @@ impl Events {
         let used = TurnEvent::Usage(self.tokens);
         self.said().into_iter().chain([used, TurnEvent::End { is_error: !is_success }]).collect()
     }
-}
-
-/// The tokens of a turn that was killed, from the texts that were printed: it tells them only at its end.
-#[derive(Debug, Default)]
-struct Estimate {
-    /// The conversation so far.
-    context: u64,
-    tokens: Tokens,
-    /// Whether the model has not answered since it was asked.
-    is_asked: bool,
-}
-
-impl Estimate {
-    /// Something was sent to the model; several results of tools are one call.
-    fn asked(&mut self, text: &str) {
-        let more = tokens_in(text);
-        let sent =
-            if self.is_asked { more } else { OWN_TOKENS.saturating_add(self.context).saturating_add(more) };
-        self.tokens.input = self.tokens.input.saturating_add(sent);
-        self.context = self.context.saturating_add(more);
-        self.is_asked = true;
-    }
-
-    fn answered(&mut self, text: &str) {
-        let more = tokens_in(text);
-        self.tokens.output = self.tokens.output.saturating_add(more);
-        self.context = self.context.saturating_add(more);
-        self.is_asked = false;
-    }
-}
-
-/// A token is about four letters.
-fn tokens_in(text: &str) -> u64 {
-    u64::try_from(text.len()).unwrap_or(u64::MAX).div_ceil(4)
 }
 
 fn failed(ending: TurnEnding, error: &str) -> TurnFault {
@@ -362,6 +329,7 @@ mod tests {
     use std::fs;
 
     use super::super::Continued;
+    use super::super::estimate::OWN_TOKENS;
     use super::super::suite::of_kind;
     use super::*;
 

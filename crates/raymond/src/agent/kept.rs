@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::Turn;
 use crate::files;
 
 /// What a program would choose in a new conversation.
@@ -34,7 +35,17 @@ pub(super) struct Kept<'t> {
     pub(super) is_in_args: bool,
 }
 
-impl Kept<'_> {
+impl<'t> Kept<'t> {
+    pub(super) fn model(turn: &'t Turn, is_in_args: bool) -> Self {
+        let of_last = turn.continues.as_ref().and_then(|last| last.model.as_ref());
+        Self { what: "model", chosen: turn.model.as_ref(), of_last, is_in_args }
+    }
+
+    pub(super) fn effort(turn: &'t Turn, is_in_args: bool) -> Self {
+        let of_last = turn.continues.as_ref().and_then(|last| last.effort.as_ref());
+        Self { what: "effort", chosen: turn.effort.as_ref(), of_last, is_in_args }
+    }
+
     /// What the program has to be told.
     pub(super) fn told(&self, own: impl FnOnce() -> Own) -> Result<Option<String>, String> {
         let (what, Some(last)) = (self.what, self.of_last) else { return Ok(self.chosen.cloned()) };

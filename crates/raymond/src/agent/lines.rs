@@ -5,6 +5,8 @@ use serde_json::Value;
 
 /// A longer line is skipped. The largest that matter hold a final message, which may be 8 MiB before escaping.
 pub(super) const LONGEST_LINE: usize = 16 * 1024 * 1024;
+/// A longer line of stderr that is not for people is skipped.
+const LONGEST_LINE_OF_STDERR: usize = 64 * 1024;
 
 /// One line of the program's output.
 #[derive(Debug, PartialEq)]
@@ -153,6 +155,23 @@ pub(super) fn shortened(text: &str, length: usize) -> String {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
+}
+
+/// Takes the whole lines that begin like this out of a piece of stderr. The start of one that goes on in the next piece waits in
+/// `partial`.
+pub(super) fn take_lines(partial: &mut Vec<u8>, text: &mut Vec<u8>, beginning: &[u8]) -> Vec<String> {
+    let all = [std::mem::take(partial), std::mem::take(text)].concat();
+    let mut lines = Vec::new();
+    for line in all.split_inclusive(|byte| *byte == b'\n') {
+        let is_whole = line.ends_with(b"\n");
+        match line.starts_with(beginning) || beginning.starts_with(line) {
+            true if is_whole => lines.push(String::from_utf8_lossy(line).into_owned()),
+            true if line.len() <= LONGEST_LINE_OF_STDERR => *partial = line.to_vec(),
+            true => {}
+            false => text.extend_from_slice(line),
+        }
+    }
+    lines
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::ending::{failure, tail, unfinished};
 use super::events::{EventDecoder, EventReader, amount, append, count, summary, text};
 use super::kept::{Kept, inherited, variable};
 use super::launcher::Launcher;
-use super::lines::shortened;
+use super::lines::{shortened, take_lines};
 use super::refusal::{limit, refusal};
 use super::{
     AgentProgram, Capabilities, Cost, Inspection, Invocation, SessionId, Tokens, Turn, TurnDecoder,
@@ -31,14 +31,22 @@ const SILENCE: Duration = Duration::from_secs(10 * 60);
 
 /// How every line of its log begins.
 const LOG_LINE: &[u8] = b"timestamp=";
-/// A longer line of its log is skipped.
-const LONGEST_LOG_LINE: usize = 64 * 1024;
 
 /// Without a title it asks the model for one, at a cost that it does not tell.
 const TITLE: &str = "Raymond";
 
 #[derive(Debug)]
 struct Opencode(Launcher);
+
+/// What it obeys in its working folder.
+pub(super) const OBEYED: &[&str] = &[
+    "opencode.json",
+    "opencode.jsonc",
+    ".opencode/agent",
+    ".opencode/command",
+    ".opencode/plugin",
+    ".opencode/plugins",
+];
 
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     Ok(Arc::new(Opencode(Launcher::new(settings, "opencode"))))
@@ -93,14 +101,7 @@ impl AgentProgram for Opencode {
 impl Opencode {
     fn model(&self, turn: &Turn) -> Result<Option<String>, String> {
         let is_model = |arg: &str| arg == "-m" || arg == "--model" || arg.starts_with("--model=");
-        let last = turn.continues.as_ref();
-        let model = Kept {
-            what: "model",
-            chosen: turn.model.as_ref(),
-            of_last: last.and_then(|last| last.model.as_ref()),
-            is_in_args: self.0.has(is_model),
-        };
-        model.told(|| own_model::own_model(&turn.cwd, &inherited))
+        Kept::model(turn, self.0.has(is_model)).told(|| own_model::own_model(&turn.cwd, &inherited))
     }
 }
 
@@ -152,7 +153,7 @@ impl EventReader for Events {
     }
 
     fn stderr(&mut self, text: &mut Vec<u8>) -> Vec<TurnEvent> {
-        let lines = self.take_log(text);
+        let lines = take_lines(&mut self.log, text, LOG_LINE);
         lines.iter().filter_map(|line| self.logged(line)).collect()
     }
 
@@ -196,22 +197,6 @@ impl EventReader for Events {
 }
 
 impl Events {
-    /// Takes the whole lines of its log out of a piece of stderr.
-    fn take_log(&mut self, text: &mut Vec<u8>) -> Vec<String> {
-        let all = [std::mem::take(&mut self.log), std::mem::take(text)].concat();
-        let mut lines = Vec::new();
-        for line in all.split_inclusive(|byte| *byte == b'\n') {
-            let is_whole = line.ends_with(b"\n");
-            match line.starts_with(LOG_LINE) || LOG_LINE.starts_with(line) {
-                true if is_whole => lines.push(String::from_utf8_lossy(line).into_owned()),
-                true if line.len() <= LONGEST_LOG_LINE => self.log = line.to_vec(),
-                true => {}
-                false => text.extend_from_slice(line),
-            }
-        }
-        lines
-    }
-
     fn logged(&mut self, line: &str) -> Option<TurnEvent> {
         let (_, said) = line.split_once(" message=")?;
         if let Some(created) = said.strip_prefix("created id=").filter(|_| self.session.is_empty()) {

@@ -30,6 +30,9 @@ const SURROUNDING_SESSION: &[&str] =
 #[derive(Debug)]
 struct Pi(Launcher);
 
+/// What it obeys in its working folder.
+pub(super) const OBEYED: &[&str] = &[".pi/settings.json", ".pi/extensions"];
+
 pub(super) fn program(settings: &BackendSettings) -> Result<Arc<dyn AgentProgram>, String> {
     Ok(Arc::new(Pi(Launcher::new(settings, "pi"))))
 }
@@ -103,14 +106,8 @@ impl AgentProgram for Pi {
 
 impl Pi {
     fn model(&self, turn: &Turn) -> Result<Option<String>, String> {
-        let last = turn.continues.as_ref();
-        let model = Kept {
-            what: "model",
-            chosen: turn.model.as_ref(),
-            of_last: last.and_then(|last| last.model.as_ref()),
-            is_in_args: self.0.has(|arg| arg == "--model" || arg == "--models" || arg == "--provider"),
-        };
-        model.told(|| match own_settings(&turn.cwd, &inherited) {
+        let is_in_args = self.0.has(|arg| arg == "--model" || arg == "--models" || arg == "--provider");
+        Kept::model(turn, is_in_args).told(|| match own_settings(&turn.cwd, &inherited) {
             Some(settings) if !settings.may_have(&["enabledModels"]) => {
                 let chosen = settings.text("defaultProvider").zip(settings.text("defaultModel"));
                 chosen.map_or(Own::Unknown, |(provider, model)| Own::Named(format!("{provider}/{model}")))
@@ -125,14 +122,9 @@ impl Pi {
         if turn.model.as_ref().is_some_and(names_both) {
             return Ok(turn.effort.clone());
         }
-        let last = turn.continues.as_ref();
-        let with_model = last.and_then(|last| last.model.as_ref().filter(|model| names_both(model)));
-        let effort = Kept {
-            what: "effort",
-            chosen: turn.effort.as_ref(),
-            of_last: last.and_then(|last| last.effort.as_ref()).or(with_model),
-            is_in_args: self.0.has(|arg| arg == "--thinking"),
-        };
+        let last_model = turn.continues.as_ref().and_then(|last| last.model.as_ref());
+        let mut effort = Kept::effort(turn, self.0.has(|arg| arg == "--thinking"));
+        effort.of_last = effort.of_last.or(last_model.filter(|model| names_both(model)));
         effort.told(|| match own_settings(&turn.cwd, &inherited) {
             Some(settings) if !settings.may_have(&["modelThinkingLevels", "enabledModels"]) => {
                 Own::Named(settings.text("defaultThinkingLevel").unwrap_or_else(|| OWN_EFFORT.to_owned()))

@@ -343,14 +343,19 @@ impl AgentProgram for PreparedProgram {
     }
 
     /// A prepared answer that was not recorded is given again, and its cost is counted then.
-    fn cost_of_lost_turn(&self, turn: &Turn, kept: Option<&mut dyn Read>) -> Option<Cost> {
+    fn cost_of_lost_turn(
+        &self,
+        turn: &Turn,
+        kept: Option<&mut dyn Read>,
+        stderr: Option<&mut dyn Read>,
+    ) -> Option<Cost> {
         let Some(kept) = kept else { return Some(Cost::default()) };
         let mut start = Vec::new();
         kept.take(MARK.len() as u64).read_to_end(&mut start).ok()?;
         match &self.inner {
             Some(inner) if !start.is_empty() && start != MARK => {
                 let mut whole = Cursor::new(start).chain(kept);
-                inner.cost_of_lost_turn(turn, Some(&mut whole))
+                inner.cost_of_lost_turn(turn, Some(&mut whole), stderr)
             }
             _ => Some(Cost::default()),
         }

@@ -214,6 +214,34 @@ mod tests {
         assert_eq!(own.of(tokens), 3.0);
     }
 
+    /// The list prices in Claude Code 2.1.327: input, output, reading from the cache, writing to it for five minutes. Its list has 0.05
+    /// for reading with haiku, which is what it reports of long prompts; of others it reports 0.01.
+    #[test]
+    fn every_model_of_claude_code_has_its_price_in_every_part() {
+        let millions = 1_000_000;
+        for (short, full, [input, output, read, write]) in [
+            ("opus", "claude-opus-5-5", [4.0, 20.0, 0.2, 5.0]),
+            ("sonnet", "claude-sonnet-5-5", [2.0, 10.0, 0.1, 2.5]),
+            ("haiku", "claude-haiku-5-5", [0.1, 0.5, 0.01, 0.125]),
+            ("fable", "claude-fable-5-2", [8.0, 40.0, 0.2, 10.0]),
+        ] {
+            for model in [short, full, &format!("{full}-20260801"), &format!("{full}[1m]")] {
+                let price = Prices::default().of(model).unwrap_or_else(|| panic!("{model} has no price"));
+                let of = |tokens| price.of(tokens);
+                let nothing = Tokens::default();
+                assert_eq!(of(Tokens { input: millions, ..nothing }), input, "{model}");
+                assert_eq!(of(Tokens { output: millions, ..nothing }), output, "{model}");
+                assert_eq!(of(Tokens { cache_write: millions, ..nothing }), write, "{model}");
+                assert_eq!(
+                    price.of_writes(Tokens { cache_write: millions, ..nothing }, millions),
+                    2.0 * input,
+                    "{model}"
+                );
+                assert_eq!(of(Tokens { cache_read: millions, ..nothing }), read, "{model}");
+            }
+        }
+    }
+
     #[test]
     fn a_long_prompt_and_a_free_model_have_prices_of_their_own() {
         let haiku = Prices::default().of_or_dearest(Some("claude-haiku-5-5"));

@@ -48,6 +48,11 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
     /// would fail again in the same way.
     fn invocation(&self, turn: &Turn) -> Result<Invocation, String>;
 
+    /// Whether its output is the text itself, so that a piece of it can be shown before the rest is there.
+    fn prints_plain_text(&self) -> bool {
+        false
+    }
+
     /// Reads the output of this turn.
     fn decoder(&self, turn: &Turn) -> Box<dyn TurnDecoder>;
 
@@ -75,27 +80,47 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
         None
     }
 
-    /// What a turn cost whose end Raymond did not see, estimated from the part of its output that was kept. `None`
+    /// What a turn cost whose end Raymond did not see, estimated from the part of its output that was kept, and of its stderr. `None`
     /// means that the cost is unknown: nothing was kept, or it cannot be read.
-    fn cost_of_lost_turn(&self, turn: &Turn, kept: Option<&mut dyn Read>) -> Option<Cost> {
-        let kept = kept?;
-        let mut decoder = self.decoder(turn);
-        let mut piece = vec![0; 64 * 1024];
-        loop {
-            match kept.read(&mut piece) {
-                Ok(0) => break,
-                Ok(length) => drop(decoder.feed(&piece[..length])),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
-            }
+    fn cost_of_lost_turn(
+        &self,
+        turn: &Turn,
+        kept: Option<&mut dyn Read>,
+        stderr: Option<&mut dyn Read>,
+    ) -> Option<Cost> {
+        read_lost_turn(self.decoder(turn), kept?, stderr, &Counting::new(self.capabilities().tokens, turn))
+    }
+}
+
+/// What the kept part of a turn's output says about its cost.
+pub(super) fn read_lost_turn(
+    mut decoder: Box<dyn TurnDecoder>,
+    kept: &mut dyn Read,
+    stderr: Option<&mut dyn Read>,
+    counting: &Counting,
+) -> Option<Cost> {
+    read_pieces(kept, |piece| drop(decoder.feed(piece))).ok()?;
+    if let Some(stderr) = stderr {
+        read_pieces(stderr, |piece| drop(decoder.feed_stderr(&mut piece.to_vec()))).ok()?;
+    }
+    decoder.close();
+    let model = decoder.model().map(str::to_owned);
+    let cost = match decoder.finish(TurnEnding::Stopped, "") {
+        Ok(report) => report.cost,
+        Err(failure) => failure.cost,
+    };
+    Some(counting.settle(cost, model.as_deref()).cost)
+}
+
+fn read_pieces(kept: &mut dyn Read, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match kept.read(&mut piece) {
+            Ok(0) => return Ok(()),
+            Ok(length) => take(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
-        decoder.close();
-        let model = decoder.model().map(str::to_owned);
-        let cost = match decoder.finish(TurnEnding::Stopped, "") {
-            Ok(report) => report.cost,
-            Err(failure) => failure.cost,
-        };
-        Some(Counting::new(self.capabilities().tokens, turn).settle(cost, model.as_deref()).cost)
     }
 }
 
@@ -104,7 +129,7 @@ pub trait AgentProgram: fmt::Debug + Send + Sync {
 ///
 /// A program that communicates in both directions (JSON-RPC on its stdin and stdout) also needs input while it runs, which
 /// comes from here, too.
-pub trait TurnDecoder: fmt::Debug {
+pub trait TurnDecoder: fmt::Debug + Send {
     /// Reads output in pieces of any size. The result does not depend on the sizes.
     fn feed(&mut self, bytes: &[u8]) -> Vec<TurnEvent>;
 

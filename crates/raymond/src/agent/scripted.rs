@@ -83,7 +83,12 @@ impl AgentProgram for Scripted {
     }
 
     /// An answer that was not recorded is given again, and its cost is counted then.
-    fn cost_of_lost_turn(&self, _turn: &Turn, _kept: Option<&mut dyn Read>) -> Option<Cost> {
+    fn cost_of_lost_turn(
+        &self,
+        _turn: &Turn,
+        _kept: Option<&mut dyn Read>,
+        _stderr: Option<&mut dyn Read>,
+    ) -> Option<Cost> {
         Some(Cost::default())
     }
 }

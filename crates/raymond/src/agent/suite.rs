@@ -16,10 +16,10 @@ use super::testing::Threads;
 use super::*;
 
 /// A recorded turn.
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// `VERSION/CASE`.
-    pub(super) name: String,
-    pub(super) stdout: Vec<u8>,
+    pub(crate) name: String,
+    pub(crate) stdout: Vec<u8>,
     stderr: String,
     ending: TurnEnding,
     turn: Turn,
@@ -27,14 +27,14 @@ pub(super) struct Sample {
 
 type Ended = Result<TurnReport, Box<TurnFailure>>;
 
-pub(super) fn of_kind(kind: &str) -> Arc<dyn AgentProgram> {
+pub(crate) fn of_kind(kind: &str) -> Arc<dyn AgentProgram> {
     // Only a kind that starts any program needs to be told which.
     let command = ["acp", "command"].contains(&kind).then(|| "cat".to_owned());
     program(kind, &BackendSettings { command, ..BackendSettings::default() }).unwrap()
 }
 
 /// The recordings of a kind.
-pub(super) fn samples(kind: &str) -> Vec<Sample> {
+pub(crate) fn samples(kind: &str) -> Vec<Sample> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(kind);
     let versions =
         fs::read_dir(&root).unwrap_or_else(|_| panic!("{kind} has no recordings in {}", root.display()));
@@ -87,6 +87,11 @@ fn read(
 
 fn read_sample(program: &dyn AgentProgram, sample: &Sample, chunk: usize) -> (Vec<TurnEvent>, Ended) {
     read(program, &sample.turn, sample.stdout.chunks(chunk), (sample.ending, &sample.stderr))
+}
+
+/// What a recorded turn said at its end, if it came to one.
+pub(crate) fn reply_of(program: &dyn AgentProgram, sample: &Sample) -> Option<String> {
+    read_sample(program, sample, usize::MAX).1.ok().map(|report| report.text)
 }
 
 /// How a recorded turn ended, read as this turn.
@@ -160,14 +165,16 @@ fn the_cost_of_a_lost_turn_is_read_from_its_kept_output() {
     for kind in KINDS {
         let program = of_kind(kind.name);
         for sample in samples(kind.name) {
-            let Some(lost) = program.cost_of_lost_turn(&Turn::default(), Some(&mut &*sample.stdout)) else {
+            let Some(lost) = program.cost_of_lost_turn(&Turn::default(), Some(&mut &*sample.stdout), None)
+            else {
                 panic!("{} cannot estimate the cost of {}", kind.name, sample.name)
             };
             let seen_to_the_end = cost(&read_sample(&*program, &sample, usize::MAX).1);
             // A program that answers in this process loses nothing, because the answer is given again.
             let is_same = (lost.usd, lost.tokens) == (seen_to_the_end.usd, seen_to_the_end.tokens);
             assert!(is_same || lost == Cost::default(), "{}: {lost:?}", sample.name);
-            let of_nothing = program.cost_of_lost_turn(&Turn::default(), Some(&mut io::empty())).unwrap();
+            let of_nothing =
+                program.cost_of_lost_turn(&Turn::default(), Some(&mut io::empty()), None).unwrap();
             assert_eq!(of_nothing.usd, 0.0, "{}: a program that printed nothing", kind.name);
         }
     }

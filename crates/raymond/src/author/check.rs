@@ -160,6 +160,7 @@ impl Checked {
         let refused = |base: &PathBuf| allowed.check(&base.to_string_lossy(), base).err();
         let refused: Vec<String> = loaded.bases.iter().filter_map(refused).collect();
         loaded.faults.extend(refused.into_iter().map(|why| Fault::new(loaded.shown.clone(), why)));
+        loaded.faults.extend(loaded.schedule_fault.take());
         let graph = loaded.graph(platform);
         let built_in = Backends::built_in();
         let workflow = Workflow {

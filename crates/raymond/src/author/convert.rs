@@ -10,7 +10,8 @@ mod zipped;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use raymond_core::workflow::Platform;
+use raymond_core::lint::outside;
+use raymond_core::workflow::{Platform, StateFile};
 
 pub use from_yaml::{files_of, header_start, to_files as files_in_one};
 
@@ -31,6 +32,9 @@ pub fn convert(from: &Path, to: &Path, force: bool, with_called: bool) -> Result
     let no_way = |error: String| {
         UserError::usage(format!("cannot write {} as {}: {error}", from.display(), to.display()))
     };
+    if Form::of_name(to).is_some_and(|form| form != Form::Folder) {
+        refuse_outside(&files).map_err(no_way)?;
+    }
     match Form::of_name(to) {
         Some(Form::Archive) => disk::write_file(to, &zipped::zip(&files).map_err(no_way)?)?,
         Some(Form::OneFile) => {
@@ -39,6 +43,22 @@ pub fn convert(from: &Path, to: &Path, force: bool, with_called: bool) -> Result
         Some(Form::Folder) | None => disk::write_folder(to, &files)?,
     }
     Ok(files.len())
+}
+
+/// Refuses scripts that need more of their workflow's folder than a packed workflow has: they would work no more.
+fn refuse_outside(files: &Files) -> Result<(), String> {
+    for (name, bytes) in files {
+        let file = name.rsplit('/').next().and_then(StateFile::new);
+        let Some(text) = file.filter(|file| file.kind().is_script()).and_then(|_| str::from_utf8(bytes).ok())
+        else {
+            continue;
+        };
+        if let Some((place, outside)) = outside(text).first() {
+            let line = text[..place.start].matches('\n').count() + 1;
+            return Err(format!("{name}, line {line}: {}", outside.in_words()));
+        }
+    }
+    Ok(())
 }
 
 /// The files of a workflow that can be run.

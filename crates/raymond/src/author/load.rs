@@ -21,6 +21,7 @@ pub use one_file::Inside;
 use crate::author::convert::Files;
 use crate::files;
 use crate::paths::{normalise, shown as shown_path};
+use crate::workflow::cron::{Rhythm, WrongSchedule};
 use crate::workflow::manifest::{self, Manifest};
 use crate::workflow::place::line_of;
 use crate::workflow::result_schema;
@@ -53,6 +54,8 @@ pub struct Loaded {
     pub from_base: HashMap<StateFile, BaseState>,
     /// What could not be read, and why.
     pub faults: Vec<Fault>,
+    /// Why its schedule cannot be kept, which only `serve` does.
+    pub schedule_fault: Option<Fault>,
     /// The file that contains all states, for a one-file workflow.
     pub inside: Option<Rc<Inside>>,
     /// Other workflows that were looked for, with the result.
@@ -117,6 +120,7 @@ impl Loaded {
             bases: Vec::new(),
             from_base: HashMap::new(),
             faults: Vec::new(),
+            schedule_fault: None,
             inside: None,
             found_scopes: RefCell::default(),
         }
@@ -176,6 +180,7 @@ impl Loaded {
     fn take_manifest(&mut self, shown: &Path, text: &str, manifest: &Manifest) {
         self.manifest = manifest.clone();
         self.warn(shown, text, &manifest.warnings);
+        self.schedule_fault = schedule_fault(shown, text, manifest);
     }
 
     fn warn(&mut self, shown: &Path, text: &str, warnings: &[SourceWarning]) {
@@ -201,6 +206,15 @@ impl Loaded {
             )),
         }
     }
+}
+
+/// What is wrong with the schedule of a manifest.
+fn schedule_fault(shown: &Path, text: &str, manifest: &Manifest) -> Option<Fault> {
+    let WrongSchedule { key, message } = Rhythm::read(manifest)?.err()?;
+    let is_key = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+    let line = text.lines().position(is_key).and_then(|line| u32::try_from(line).ok()).unwrap_or(0) + 1;
+    let message = format!("`{key}`: {message}");
+    Some(Fault::at(FaultKind::UnreadableSettings, shown, text, Position { line, column: 1 }, message))
 }
 
 /// Reads every state of the workflow at a path: a folder, an archive, one file, or a state in one of them.
@@ -282,6 +296,9 @@ impl Loaded {
         self.others.extend(base.others.into_iter().filter(is_new));
         self.bases.push(base.path);
         self.bases.extend(base.bases);
+        if self.manifest.schedule.is_none() {
+            self.schedule_fault = self.schedule_fault.take().or(base.schedule_fault);
+        }
         self.manifest = self.manifest.extending(&base.manifest);
         self.faults.extend(base.faults.into_iter().filter(|fault| fault.kind != FaultKind::UnknownKey));
     }

@@ -15,14 +15,18 @@ use serde::Serialize;
 
 use crate::files;
 use crate::paths::shown;
+use crate::trust::obeyed::commands_in;
 use crate::view::text::clean;
 use crate::workflow::manifest::{Defaults, Manifest};
-use crate::workflow::named::Reached;
+use crate::workflow::named::{Reached, is_computed};
 use crate::workflow::scope::Scope;
 use crate::workflow::states::{TurnSettings, options_in, read_state};
 
 /// How many places are named of each thing, for people.
 const MAX_SHOWN_PLACES: usize = 3;
+
+/// What is said of a workflow whose name is not known before the run.
+const NOT_ENTERED: &str = " (put together when it runs, so a schedule does not enter it)";
 
 /// A kind of thing that a workflow may do, in the order of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -44,6 +48,10 @@ pub enum Kind {
     Workflow,
     /// A line of the config file of the project that it lies in.
     Config,
+    /// A file or folder that agent programs obey where its agents may work.
+    Obeyed,
+    /// A program that such a file names, as a hook for example.
+    Command,
     /// What cannot be read, and so may do more than the list says.
     Unreadable,
 }
@@ -66,6 +74,8 @@ impl Kind {
             Kind::Extends => "take states from",
             Kind::Workflow => "enter a workflow",
             Kind::Config => "use a project's setting",
+            Kind::Obeyed => "obey an agent's settings",
+            Kind::Command => "start, by such settings",
             Kind::Unreadable => "do what is unknown",
         }
     }
@@ -104,6 +114,19 @@ impl MayDo {
         }
         all.add_of_kinds();
         all
+    }
+
+    /// With what agent programs obey where agents of the workflow may work.
+    #[must_use]
+    pub fn with_obeyed(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        for path in paths {
+            let place = shown(&path).display().to_string();
+            for command in commands_in(&path) {
+                self.add(Kind::Command, command, &place);
+            }
+            self.add(Kind::Obeyed, &place, &place);
+        }
+        self
     }
 
     pub fn list(&self) -> Vec<May> {
@@ -206,7 +229,9 @@ impl MayDo {
             let folders = tag.attributes.iter().filter(|(name, _)| name == Attribute::Cd.as_str());
             self.add_all(Kind::Folder, folders.map(|(_, folder)| folder), &place);
             if tag.name.is_workflow() {
-                self.add(Kind::Workflow, tag.content.trim(), &place);
+                let name = tag.content.trim();
+                let note = if is_computed(name) { NOT_ENTERED } else { "" };
+                self.add(Kind::Workflow, format!("{name}{note}"), &place);
             }
         }
     }
@@ -270,6 +295,7 @@ mod tests {
     use raymond_core::workflow::Platform;
 
     use super::*;
+    use crate::trust::obeyed::obeyed;
 
     fn listed(files: &[(&str, &str)]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
@@ -282,6 +308,8 @@ mod tests {
         let mut reached = Reached::from(&root.join("wf"), Platform::Unix).unwrap();
         let configs = [root.join("config.toml")];
         let may = MayDo::of(&mut reached, if configs[0].exists() { &configs } else { &[] }, None);
+        let obeyed = obeyed(&reached).unwrap().into_iter().filter(|path| path.starts_with(&root));
+        let may = may.with_obeyed(obeyed);
         let root = root.display().to_string() + "/";
         let one = |may: &May| format!("{:?} {}", may.kind, may.what).replace(&root, "");
         may.list().iter().map(one).collect()
@@ -296,6 +324,12 @@ mod tests {
                  allowed_transitions: [ { tag: reset-workflow, target: ../next }, { tag: fork, cd: \"../trees/*\" } ]\n---\nGo.",
             ),
             ("wf/WORK.sh", "echo '<reset cd=\"/tmp\">START</reset>'"),
+            ("wf/OTHERS.sh", "echo \"<reset-workflow>../$next</reset-workflow>\""),
+            (
+                "wf/.claude/settings.json",
+                r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"./evil.sh"}]}]}}"#,
+            ),
+            ("wf/.opencode/plugin/x.js", "x"),
             ("wf/OTHER.ps1", "Write-Output x"),
             ("wf/notes.txt", "no power"),
             (
@@ -312,6 +346,7 @@ mod tests {
             "Schedule 0 3 * * * (UTC)",
             "Script base/CHECK.py",
             "Script wf/OTHER.ps1",
+            "Script wf/OTHERS.sh",
             "Script wf/WORK.sh",
             "Agent claude",
             "Agent codex",
@@ -327,11 +362,15 @@ mod tests {
             "Secrets all variables of your environment",
             "Network any address",
             "Extends base",
+            "Workflow ../$next (put together when it runs, so a schedule does not enter it)",
             "Workflow ../gone",
             "Workflow ../gone (not there, or no workflow)",
             "Workflow ../next",
             "Config [backend.claude] command = \"./x\"",
             "Config [raymond] notify = \"beep\"",
+            "Obeyed wf/.claude/settings.json",
+            "Obeyed wf/.opencode/plugin",
+            "Command ./evil.sh",
         ];
         assert_eq!(all, expected);
     }

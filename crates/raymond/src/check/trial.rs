@@ -109,7 +109,7 @@ pub async fn run(bench: &Bench, number: usize, file: &TestFile, test: &Test) -> 
         Err(error) => outcome.failures = vec![Failure::new("run", error)],
     }
     if !bench.keep {
-        let _ = fs::remove_dir_all(&folder);
+        let _ = crate::files::remove_tree(&folder);
     }
     outcome
 }

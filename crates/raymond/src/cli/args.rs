@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
 use super::completions::{backends, named_inputs, run_ids, statuses};
+use super::completions::{runs_to_answer, runs_to_change, runs_to_resume, runs_to_retry, runs_to_stop};
 use crate::agent::prepared::Missing;
 use crate::config::{self, OnAsk, Timeout};
 use crate::error::UserError;
@@ -46,7 +47,7 @@ pub(super) struct Cli {
     #[arg(long, exclusive = true)]
     init_config: bool,
     /// The same as `raymond resume RUN`
-    #[arg(long, value_name = "RUN", conflicts_with = "workflow", num_args = 0..=1, add = ArgValueCompleter::new(run_ids))]
+    #[arg(long, value_name = "RUN", conflicts_with = "workflow", num_args = 0..=1, add = ArgValueCompleter::new(runs_to_resume))]
     resume: Option<Option<String>>,
 }
 
@@ -73,6 +74,7 @@ impl Cli {
             }));
         }
         match args.workflow.as_deref() {
+            None if is_bare(&args.place) => Ok(Command::Overview(args.place)),
             None => Err(UserError::usage("nothing to do")
                 .hint("give a workflow: raymond WORKFLOW")
                 .hint("or look at what there is: raymond --help")),
@@ -85,6 +87,16 @@ impl Cli {
     }
 }
 
+/// Whether nothing is said but where runs are kept.
+fn is_bare(place: &Place) -> bool {
+    let words = std::env::args_os().skip(1);
+    let is_state_dir = |word: &std::ffi::OsString| {
+        word.to_str().is_some_and(|word| word.starts_with("--state-dir"))
+            || place.state_dir.as_deref() == Some(word.as_ref())
+    };
+    words.into_iter().all(|word| is_state_dir(&word))
+}
+
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Run a workflow
@@ -93,6 +105,8 @@ pub(super) enum Command {
     Resume(ResumeArgs),
     /// List all runs, the most recently active one first
     List(ListArgs),
+    /// Show what needs a person: questions, failures, spent budgets and limits
+    Inbox(InboxArgs),
     /// Show the status of a run
     Status(StatusArgs),
     /// Show everything that happened in a run
@@ -145,6 +159,9 @@ pub(super) enum Command {
     Completions(CompletionsArgs),
     #[command(skip)]
     InitConfig,
+    /// There is no word that says what to do.
+    #[command(skip)]
+    Overview(Place),
 }
 
 impl Command {
@@ -154,6 +171,8 @@ impl Command {
             Self::Run(args) => Some(&args.place),
             Self::Resume(args) => Some(&args.place),
             Self::List(args) => Some(&args.place),
+            Self::Inbox(args) => Some(&args.place),
+            Self::Overview(place) => Some(place),
             Self::Status(args) => Some(&args.place),
             Self::Log(args) => Some(&args.place),
             Self::Show(args) => Some(&args.place),
@@ -183,7 +202,7 @@ impl Command {
         }
     }
 
-    /// The run that it names, or the start of its id.
+    /// The run that it names, as it was written.
     pub(super) fn run(&self) -> Option<&str> {
         match self {
             Self::Resume(args) => args.run.as_deref(),
@@ -192,12 +211,12 @@ impl Command {
             Self::Show(args) => args.run.as_deref(),
             Self::Clean(args) => args.run.as_deref(),
             Self::Export(args) => args.run.as_deref(),
+            Self::Retry(args) => args.run.as_deref(),
+            Self::Stop(args) => args.run.as_deref(),
+            Self::Record(args) => args.run.as_deref(),
             Self::Branch(args) => Some(&args.run),
             Self::Rewind(args) => Some(&args.run),
-            Self::Retry(args) => Some(&args.run),
             Self::Jump(args) => Some(&args.run),
-            Self::Stop(args) => Some(&args.run),
-            Self::Record(args) => Some(&args.run),
             _ => None,
         }
     }
@@ -332,8 +351,8 @@ pub(super) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::RESUME)]
 pub(super) struct ResumeArgs {
-    /// The run's id or the start of it; the latest run that can go on if left out
-    #[arg(add = ArgValueCompleter::new(run_ids))]
+    /// The run; the latest that can go on if left out
+    #[arg(add = ArgValueCompleter::new(runs_to_resume))]
     pub(super) run: Option<String>,
     /// Begin new conversations where the agent program has deleted the old ones
     #[arg(long)]
@@ -350,17 +369,20 @@ pub(super) struct ResumeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::LIST)]
 pub(super) struct ListArgs {
-    /// Only runs of this status, such as failed or waiting
+    /// Only runs of this status, such as failed or waiting; can be given several times
     #[arg(long, value_name = "STATUS", value_parser = parse_status, add = ArgValueCompleter::new(statuses))]
-    pub(super) status: Option<String>,
+    pub(super) status: Vec<String>,
     /// Only runs of this workflow
     #[arg(long, value_name = "NAME")]
     pub(super) workflow: Option<String>,
+    /// Only runs with this label; can be given several times
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    pub(super) labels: Vec<(String, String)>,
     /// Only runs that were started since this day or time, or so long ago, such as 2h or 2026-01-31
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     pub(super) since: Option<jiff::Timestamp>,
     /// Only so many, the most recently active ones
-    #[arg(long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = parse_count::<NonZeroUsize>, allow_negative_numbers = true)]
     pub(super) limit: Option<NonZeroUsize>,
     /// Print a JSON array
     #[arg(long)]
@@ -370,9 +392,19 @@ pub(super) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = examples::INBOX)]
+pub(super) struct InboxArgs {
+    /// Print one JSON object, as `GET inbox` of `raymond serve`
+    #[arg(long)]
+    pub(super) json: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = examples::STATUS)]
 pub(super) struct StatusArgs {
-    /// The run's id or the start of it; the latest run if left out
+    /// The run; the latest if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
     /// Print one JSON object
@@ -385,13 +417,16 @@ pub(super) struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::LOG)]
 pub(super) struct LogArgs {
-    /// The run's id or the start of it; the latest run if left out
+    /// The run; the latest if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
+    /// Show all that is known about one step
+    #[arg(value_name = "STEP", conflicts_with_all = ["follow", "step"])]
+    pub(super) number: Option<u64>,
     /// Go on with events as they come, until the run is over; exits with the run's code
     #[arg(short, long)]
     pub(super) follow: bool,
-    /// Show all that is known about one step
+    /// The same as STEP
     #[arg(long, value_name = "N", conflicts_with = "follow")]
     pub(super) step: Option<u64>,
     /// Only the events of one agent
@@ -410,11 +445,12 @@ pub(super) struct LogArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::SHOW)]
 pub(super) struct ShowArgs {
-    /// The run's id or the start of it; the latest run if left out
+    /// The run; the latest if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: Option<String>,
-    /// The number of a step, as `raymond log` shows it; all steps in order if left out
-    pub(super) step: Option<u64>,
+    /// The number of a step, as `raymond log` shows it, or several such as 3..7; all in order if left out
+    #[arg(value_name = "STEP")]
+    pub(super) steps: Option<Steps>,
     /// Continue the step's conversation in the agent's own program, on a branch; the run is not changed
     #[arg(long)]
     pub(super) open: bool,
@@ -428,12 +464,15 @@ pub(super) struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::BRANCH)]
 pub(super) struct BranchArgs {
-    /// The run's id or the start of it; it may be running
+    /// The run; it may be running
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(super) run: String,
     /// The last step that both runs have, as `raymond log` numbers it
-    #[arg(long, value_name = "STEP")]
-    pub(super) at: u64,
+    #[arg(value_name = "STEP", required_unless_present = "at")]
+    pub(super) step: Option<u64>,
+    /// The same as STEP
+    #[arg(long, value_name = "STEP", conflicts_with = "step")]
+    pub(super) at: Option<u64>,
     /// Name the new run
     #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(super) id: Option<String>,
@@ -471,12 +510,15 @@ pub(super) struct RestoreArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::CLEAN)]
 pub(super) struct CleanArgs {
-    /// The run's id or the start of it
-    #[arg(add = ArgValueCompleter::new(run_ids), conflicts_with = "older_than")]
+    /// The run; it must not be running
+    #[arg(add = ArgValueCompleter::new(runs_to_change), conflicts_with = "older_than")]
     pub(super) run: Option<String>,
     /// All runs that were last active so long ago, such as 30d
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     pub(super) older_than: Option<jiff::Timestamp>,
+    /// With --older-than, also remove runs that wait for an answer
+    #[arg(long)]
+    pub(super) waiting: bool,
     /// Only say what would be removed
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -490,12 +532,15 @@ pub(super) struct CleanArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::REWIND)]
 pub(super) struct RewindArgs {
-    /// The run's id or the start of it; it must not be running
-    #[arg(add = ArgValueCompleter::new(run_ids))]
+    /// The run; it must not be running
+    #[arg(add = ArgValueCompleter::new(runs_to_change))]
     pub(super) run: String,
     /// The last step that stays, as `raymond log` numbers it
-    #[arg(long, value_name = "STEP")]
-    pub(super) to: u64,
+    #[arg(value_name = "STEP", required_unless_present = "to")]
+    pub(super) step: Option<u64>,
+    /// The same as STEP
+    #[arg(long, value_name = "STEP", conflicts_with = "step")]
+    pub(super) to: Option<u64>,
     /// Begin new conversations where the old ones cannot go on
     #[arg(long)]
     pub(super) fresh: bool,
@@ -513,13 +558,16 @@ pub(super) struct RewindArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::RETRY)]
 pub(super) struct RetryArgs {
-    /// The run's id or the start of it; it must not be running
-    #[arg(add = ArgValueCompleter::new(run_ids))]
-    pub(super) run: String,
+    /// The run; the latest with a failed agent if left out. It must not be running
+    #[arg(add = ArgValueCompleter::new(runs_to_retry))]
+    pub(super) run: Option<String>,
     /// The agent; all that have failed if left out
     pub(super) agent: Option<String>,
-    /// Go on with the run at once
-    #[arg(long = "run")]
+    /// Do not go on with the run
+    #[arg(long)]
+    pub(super) no_run: bool,
+    /// Go on with the run, which is done anyway
+    #[arg(long = "run", hide = true, conflicts_with = "no_run")]
     pub(super) run_it: bool,
     #[command(flatten)]
     pub(super) options: RunOptions,
@@ -530,8 +578,8 @@ pub(super) struct RetryArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::JUMP)]
 pub(super) struct JumpArgs {
-    /// The run's id or the start of it; it must not be running
-    #[arg(add = ArgValueCompleter::new(run_ids))]
+    /// The run; it must not be running
+    #[arg(add = ArgValueCompleter::new(runs_to_change))]
     pub(super) run: String,
     /// The agent that is sent elsewhere, such as main
     pub(super) agent: String,
@@ -540,8 +588,11 @@ pub(super) struct JumpArgs {
     /// The input of that state; `-` reads it from stdin
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(super) input: Option<String>,
-    /// Go on with the run at once
-    #[arg(long = "run")]
+    /// Do not go on with the run
+    #[arg(long)]
+    pub(super) no_run: bool,
+    /// Go on with the run, which is done anyway
+    #[arg(long = "run", hide = true, conflicts_with = "no_run")]
     pub(super) run_it: bool,
     #[command(flatten)]
     pub(super) options: RunOptions,
@@ -552,17 +603,23 @@ pub(super) struct JumpArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::ANSWER, override_usage = "raymond answer [OPTIONS] [RUN] [ASK] <TEXT|->")]
 pub(super) struct AnswerArgs {
-    /// The run's id or the start of it. It may be left out if only one run asks
-    #[arg(value_name = "RUN", allow_hyphen_values = true, add = ArgValueCompleter::new(run_ids))]
+    /// The run. It may be left out, with ASK, if only one question is open
+    #[arg(value_name = "RUN", add = ArgValueCompleter::new(runs_to_answer))]
     pub(super) first: Option<String>,
-    /// Which question. It may be left out if there is only one
-    #[arg(value_name = "ASK", allow_hyphen_values = true)]
+    /// Which question. It may be left out if the run has only one
+    #[arg(value_name = "ASK")]
     pub(super) second: Option<String>,
-    /// The answer; `-` reads it from stdin
-    #[arg(value_name = "TEXT", allow_hyphen_values = true)]
+    /// The answer; `-` reads it from stdin. One that begins with `-` is written behind `--`
+    #[arg(value_name = "TEXT")]
     pub(super) third: Option<String>,
-    /// Go on with the run if no process drives it
+    /// Do not go on with a run that no process drives
     #[arg(long)]
+    pub(super) no_resume: bool,
+    /// Let the run go on in a process of its own
+    #[arg(long, conflicts_with = "no_resume")]
+    pub(super) detach: bool,
+    /// Go on with the run if no process drives it, which is done anyway
+    #[arg(long, hide = true, conflicts_with = "no_resume")]
     pub(super) resume: bool,
     #[command(flatten)]
     pub(super) place: Place,
@@ -571,9 +628,9 @@ pub(super) struct AnswerArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::STOP)]
 pub(super) struct StopArgs {
-    /// The run's id or the start of it
-    #[arg(add = ArgValueCompleter::new(run_ids))]
-    pub(super) run: String,
+    /// The run; the only one that is running if left out
+    #[arg(add = ArgValueCompleter::new(runs_to_stop))]
+    pub(super) run: Option<String>,
     /// End running steps instead of letting them finish
     #[arg(long)]
     pub(super) now: bool,
@@ -584,9 +641,9 @@ pub(super) struct StopArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::RECORD)]
 pub(super) struct RecordArgs {
-    /// The run's id or the start of it
+    /// The run; the latest if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
-    pub(super) run: String,
+    pub(super) run: Option<String>,
     /// The recording to write
     #[arg(short = 'o', long = "output", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: PathBuf,
@@ -640,6 +697,54 @@ pub(super) struct CompletionsArgs {
     pub(super) shell: clap_complete::Shell,
 }
 
+/// The numbers of some steps in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Steps {
+    pub(super) first: u64,
+    pub(super) last: u64,
+}
+
+impl Steps {
+    pub(super) fn one(number: u64) -> Self {
+        Self { first: number, last: number }
+    }
+
+    /// The number, if it is only one.
+    pub(super) fn single(self) -> Option<u64> {
+        (self.first == self.last).then_some(self.first)
+    }
+
+    pub(super) fn contain(self, number: u64) -> bool {
+        (self.first..=self.last).contains(&number)
+    }
+}
+
+impl std::fmt::Display for Steps {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.single() {
+            Some(number) => write!(out, "step {number}"),
+            None => write!(out, "steps {} to {}", self.first, self.last),
+        }
+    }
+}
+
+impl std::str::FromStr for Steps {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number =
+            |text: &str| text.parse::<u64>().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
+        let steps = match text.split_once("..") {
+            None => number(text).map(Self::one),
+            Some((first, last)) => number(first)
+                .zip(number(last))
+                .filter(|(first, last)| first <= last)
+                .map(|(first, last)| Self { first, last }),
+        };
+        steps.ok_or_else(|| "give the number of a step, such as 7, or several, such as 3..7".to_owned())
+    }
+}
+
 /// A budget as it is given on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Budget {
@@ -663,8 +768,17 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
 }
 
 /// What `list` can show as the status of a run.
-pub(super) const STATUSES: [&str; 8] =
-    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+pub(super) const STATUSES: [&str; 9] = [
+    "running",
+    "completed",
+    "failed",
+    "waiting",
+    "over_budget",
+    "limited",
+    "interrupted",
+    "wedged",
+    "damaged",
+];
 
 fn parse_backends(text: &str) -> Result<String, String> {
     match config::lacks_a_name(text) {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::args::{Command, Place};
-use super::find::{debug_root, find_run};
+use super::args::{Command, Place, Steps};
+use super::choose::{Intent, choose};
+use super::find::debug_root;
 use super::print::say;
 use super::settings::harmless;
 use crate::fleet::debug::{DebugCopy, Rules, bring_step, keep_all};
@@ -28,12 +29,13 @@ impl Shown {
         match command {
             Command::Show(args) if args.open => None,
             Command::Show(args) => {
-                Some((args.run.as_deref(), args.step.map_or(Self::All(PATIENCE), Self::Step)))
+                let step = args.steps.and_then(Steps::single);
+                Some((args.run.as_deref(), step.map_or(Self::All(PATIENCE), Self::Step)))
             }
             Command::Log(args) if args.json => None,
-            Command::Log(args) => Some((args.run.as_deref(), Self::Step(args.step?))),
+            Command::Log(args) => Some((args.run.as_deref(), Self::Step(args.number.or(args.step)?))),
             Command::Export(args) => Some((args.run.as_deref(), Self::All(AS_LONG_AS_IT_TAKES))),
-            Command::Record(args) => Some((Some(&args.run), Self::All(AS_LONG_AS_IT_TAKES))),
+            Command::Record(args) => Some((args.run.as_deref(), Self::All(AS_LONG_AS_IT_TAKES))),
             _ => None,
         }
     }
@@ -47,7 +49,7 @@ pub(super) fn bring(fleet: &'static dyn Fleet, store: &Arc<dyn RunStore>, comman
     }
     let Some((given, shown)) = Shown::by(command) else { return };
     // A run that is not there is reported by the command itself.
-    let Ok(run) = find_run(&**store, given) else { return };
+    let Ok(run) = choose(&**store, given, Intent::Look) else { return };
     let brought = match shown {
         Shown::Step(step) => bring_step(fleet, &**store, &*run, step, &rules).map(|()| true),
         Shown::All(limit) => bring_all(fleet, Arc::clone(&run), &rules, limit),

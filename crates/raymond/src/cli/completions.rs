@@ -13,6 +13,7 @@ use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 
 use super::args::{CompletionsArgs, STATUSES};
+use super::choose::{Intent, ids_for};
 use super::find;
 use super::print::print_stdout;
 use super::settings;
@@ -66,16 +67,37 @@ pub(super) fn answer_the_shell() -> bool {
     })
 }
 
-/// Ids of runs that begin with `start`. Errors give an empty list: the shell has no place to show them.
-pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
+/// Ids of runs that begin with `start` and that a command can be used for. Errors give an empty list: the shell has no place
+/// to show them.
+fn ids(start: &OsStr, intent: Intent) -> Vec<CompletionCandidate> {
     let start = start.to_string_lossy();
-    let store = find::quiet_store().ok();
-    let runs = store.and_then(|store| store.list().ok()).unwrap_or_default();
-    let ids = runs.into_iter().map(|entry| entry.run.id().to_owned()).filter(|id| id.starts_with(&*start));
-    ids.take(MAX_RUNS)
-        .enumerate()
-        .map(|(age, id)| CompletionCandidate::new(id).display_order(Some(age)))
-        .collect()
+    let Ok(store) = find::quiet_store() else { return Vec::new() };
+    let ids = ids_for(&*store, &start, intent, MAX_RUNS).into_iter().enumerate();
+    ids.map(|(age, id)| CompletionCandidate::new(id).display_order(Some(age))).collect()
+}
+
+pub(super) fn run_ids(start: &OsStr) -> Vec<CompletionCandidate> {
+    ids(start, Intent::Look)
+}
+
+pub(super) fn runs_to_resume(start: &OsStr) -> Vec<CompletionCandidate> {
+    ids(start, Intent::Resume)
+}
+
+pub(super) fn runs_to_retry(start: &OsStr) -> Vec<CompletionCandidate> {
+    ids(start, Intent::Retry)
+}
+
+pub(super) fn runs_to_change(start: &OsStr) -> Vec<CompletionCandidate> {
+    ids(start, Intent::Change)
+}
+
+pub(super) fn runs_to_stop(start: &OsStr) -> Vec<CompletionCandidate> {
+    ids(start, Intent::Stop)
+}
+
+pub(super) fn runs_to_answer(start: &OsStr) -> Vec<CompletionCandidate> {
+    ids(start, Intent::Answer)
 }
 
 /// Backends: the built-in ones, and those of the config file if it can be read.

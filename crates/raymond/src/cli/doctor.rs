@@ -20,7 +20,7 @@ use crate::agent::DEFAULT_BACKEND;
 use crate::agent::registry::Backends;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
-use crate::view::text::{clean, clean_json};
+use crate::view::text::{clean, clean_json, indented};
 use backends::BackendReport;
 
 /// Everything that was found out.
@@ -191,9 +191,9 @@ fn write_for_people(out: &mut impl Write, report: &Report) -> io::Result<()> {
     }
     writeln!(out, "{BOLD}Here{BOLD:#}")?;
     for finding in &report.findings {
-        writeln!(out, "  {} {}: {}", sign(finding.level), finding.about, clean(&finding.message))?;
+        writeln!(out, "  {} {}: {}", sign(finding.level), finding.about, indented(&finding.message))?;
         if let Some(advice) = &finding.advice {
-            writeln!(out, "      → {}", clean(advice))?;
+            writeln!(out, "      → {}", indented(advice))?;
         }
     }
     let models = report.priced_models.len();

@@ -15,6 +15,7 @@ use super::brought::bring;
 use super::find::state_dir;
 use super::print::say;
 use super::settings::of_looking;
+use crate::advice;
 use crate::config::Config;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::mirror::{Keeper, Mirror, note_silence};
@@ -49,6 +50,7 @@ impl Concern {
             Command::Run(args) if args.engine.on.is_some() => Self::Needs,
             Command::Worker(_) => Self::Needs,
             Command::List(_) | Command::Status(_) | Command::Show(_) | Command::Export(_) => Self::Looks,
+            Command::Inbox(_) | Command::Overview(_) => Self::Looks,
             Command::Log(args) if !args.follow => Self::Looks,
             Command::Log(_) => Self::Follows,
             Command::Answer(_) | Command::Stop(_) => Self::Sends,
@@ -97,7 +99,9 @@ fn has_runs_elsewhere(command: &Command) -> bool {
     let is_about_another = || !named_by(command).is_some_and(|given| is_here(&store, given));
     // A mistake in the config file is reported by the command itself.
     let has_engines = || of_looking(Area::Engines).is_ok_and(|config| !config.engine.is_empty());
-    has_copies || (is_about_another() && has_engines())
+    // Of a run whose copy was removed, the engine may still have all.
+    let has_had_a_copy = || named_by(command).is_some_and(|given| store.removed(given).is_some());
+    has_copies || has_had_a_copy() || (is_about_another() && has_engines())
 }
 
 /// Whether this machine itself carries out a run.
@@ -151,6 +155,14 @@ fn own_arguments() -> Vec<OsString> {
 pub(super) fn ended_there(run: &dyn RunHandle) -> Option<String> {
     let Elsewhere { engine, ended, .. } = run.elsewhere()?;
     Some(format!("{} {} on {engine}, so it does not go on", run.id(), ended?))
+}
+
+/// What to say of a run that its engine cannot have decided any further, so that nothing reaches it; nothing if it can.
+pub(super) fn wedged_there(run: &dyn RunHandle) -> Option<UserError> {
+    let mark = run.elsewhere()?;
+    let (id, why) = (run.id(), mark.why_wedged()?);
+    let error = UserError::failed(format!("{id} is wedged on {}, so nothing reaches it: {why}", mark.engine));
+    Some(error.hint(format!("a way on: {}", advice::command(&format!("resume {id}")))))
 }
 
 /// Brings the copies up to date before a command looks at them. What cannot be reached in time is said. What is returned
@@ -432,6 +444,7 @@ fn catch_up_run(
     let Some(mut mirror) = mirror else { return Ok(None) };
     match mirror.catch_up(Duration::ZERO).map_err(|error| error.to_string())? {
         Standing::Unheard(why) if is_open(&**store, run) => Ok(Some(why)),
+        Standing::Wedged(why) => Ok(Some(format!("a run is wedged: {why}"))),
         _ => Ok(None),
     }
 }

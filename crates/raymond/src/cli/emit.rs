@@ -1,6 +1,7 @@
 //! `raymond emit`
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, Read};
 
 use raymond_core::emit::emit as write_tag;
@@ -23,6 +24,36 @@ pub(super) fn emit(args: EmitArgs) -> Result<ExitKind, UserError> {
     Ok(ExitKind::Completed)
 }
 
+/// The words of a command line, in which the text of a tag is told from options: `emit result '- a'` and `emit print
+/// '--help'` are data.
+pub(super) fn with_text(mut words: Vec<OsString>) -> Vec<OsString> {
+    let tag = words.get(2).and_then(|tag| TagName::from_name(tag.to_str()?));
+    let is_emit = words.get(1).is_some_and(|command| command == "emit");
+    let Some(tag) = tag.filter(|tag| is_emit && matches!(tag.facts().content, Content::Text { .. })) else {
+        return words;
+    };
+    let is_text = |word: &OsString| match word.to_str() {
+        Some(word) if !word.starts_with('-') || word == "-" || word == "--" => false,
+        // Of the tags that hold a text only a question has options.
+        Some(word) => tag != TagName::Ask || !is_option(word),
+        None => false,
+    };
+    if let Some(word) = words.get_mut(3).filter(|word| is_text(word)) {
+        let mut text = OsString::from("--text=");
+        text.push(&word);
+        *word = text;
+    }
+    words
+}
+
+fn is_option(word: &str) -> bool {
+    let Some(name) = word.strip_prefix("--") else { return false };
+    let name = name.split('=').next().unwrap_or_default();
+    let root = super::command();
+    let emit = root.find_subcommand("emit");
+    emit.is_some_and(|emit| emit.get_arguments().any(|option| option.get_long() == Some(name)))
+}
+
 fn emit_one(args: EmitArgs) -> Result<String, UserError> {
     let name = args.tag.as_deref().ok_or_else(|| {
         UserError::usage("which tag?")
@@ -31,7 +62,7 @@ fn emit_one(args: EmitArgs) -> Result<String, UserError> {
     })?;
     let name = tag_named(name)?;
     let mut words = args.words.into_iter();
-    let given = words.next();
+    let given = args.text.or_else(|| words.next());
     let content = match (name.facts().content, given) {
         (Content::Text { .. }, None) => read_stdin()?,
         (Content::Text { .. }, Some(text)) if text == "-" => read_stdin()?,

@@ -1,5 +1,6 @@
 //! Where runs and their settings are, and how one is found.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,8 +13,10 @@ use crate::advice;
 use crate::config::Settings;
 use crate::error::UserError;
 use crate::git::worktrees::Worktrees;
+use crate::history::tasks::TaskFolders;
 use crate::store::{FolderStore, JournalOptions, RunEntry, RunHandle, RunStore, StateDir, StoreError};
 use crate::trust::check_owner;
+use crate::workflow::labels::SCHEDULE_LABEL;
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::Scope;
 use crate::workflow::scopes::{Allowed, Scopes};
@@ -57,6 +60,15 @@ pub(super) fn scratch_folder(place: &Place, run: &str) -> Result<PathBuf, UserEr
     state_dir(place)?.scratch(run).map_err(|error| StoreError::BadId(error).into())
 }
 
+/// Where the task folders of a run are.
+pub(super) fn task_folders(place: &Place, run: &str) -> Result<TaskFolders, UserError> {
+    let (dir, bad_id) = (state_dir(place)?, |error| UserError::from(StoreError::BadId(error)));
+    Ok(TaskFolders {
+        folder: dir.scratch(run).map_err(bad_id)?,
+        staged: dir.staged_scratch(run).map_err(bad_id)?,
+    })
+}
+
 /// What to say about a run of which there is only one JSON file, as earlier programs of this name kept them.
 pub(super) fn old_state_file(place: &Place, run: &str) -> Option<UserError> {
     let dir = state_dir(place).ok()?;
@@ -93,23 +105,6 @@ pub(super) fn debug_root(place: &Place) -> Option<PathBuf> {
     Some(state_dir(place).ok()?.debug())
 }
 
-/// A run by its id or the start of it, or the latest.
-pub(super) fn find_run(store: &dyn RunStore, given: Option<&str>) -> Result<Arc<dyn RunHandle>, UserError> {
-    match given {
-        Some(given) => store.find(given).map_err(|error| without_copy(store, given).unwrap_or(error.into())),
-        None => latest(store),
-    }
-}
-
-/// What to say about a run on other machines of which nothing was copied yet.
-fn without_copy(store: &dyn RunStore, id: &str) -> Option<UserError> {
-    let engine = store.run(id).ok()?.elsewhere()?.engine;
-    Some(
-        UserError::failed(format!("{id} was started on {engine}, and nothing has been heard of it yet"))
-            .hint("look again when the engine answers"),
-    )
-}
-
 pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
     JournalOptions {
         durability: settings.durability(),
@@ -118,22 +113,14 @@ pub(super) fn journal_options(settings: &Settings) -> JournalOptions {
     }
 }
 
-/// The latest run. A run that died before it recorded anything does not count.
-fn latest(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
-    let is_empty = |run: &Arc<dyn RunHandle>| matches!(run.load(), Err(StoreError::Empty { .. }));
-    store.list()?.into_iter().map(|entry| entry.run).find(|run| !is_empty(run)).ok_or_else(|| {
-        UserError::usage(format!("there are no runs in {}", store.place()))
-            .hint("start one: raymond WORKFLOW")
-    })
-}
-
 /// The latest run that a resume can continue: not completed, and no process drives it.
 pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle>, UserError> {
     let runs = store.list()?;
     let mut damage = None;
     for RunEntry { run, .. } in &runs {
         match run.load() {
-            Ok(state) if state.status == RunStatus::Completed => {}
+            // What a rewind has dropped goes on only if it is named.
+            Ok(state) if state.status == RunStatus::Completed || state.is_dropped() => {}
             Ok(_) => match run.holder() {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(Arc::clone(run)),
@@ -147,18 +134,29 @@ pub(super) fn latest_resumable(store: &dyn RunStore) -> Result<Arc<dyn RunHandle
         (Some(error), _) => error.into(),
         (None, true) => UserError::usage(format!("there are no runs in {}", store.place()))
             .hint("start one: raymond WORKFLOW"),
-        (None, false) => UserError::usage(format!("no run in {} can go on", store.place()))
-            .hint(format!("each is completed or running; see: {}", advice::command("list"))),
+        (None, false) => UserError::usage(format!("no run in {} can go on", store.place())).hint(format!(
+            "each is completed, or running, or keeps what a rewind has dropped; see: {}",
+            advice::command("list")
+        )),
     })
 }
 
 /// A run's workflow, those it may enter, and the folders that its models may choose. `began_in` is where its first
-/// agent began.
-pub(super) fn all_scopes(own: Scope, settings: &Settings, began_in: &Path) -> Result<Scopes, UserError> {
+/// agent began. One that its schedule has started enters only what was trusted with it.
+pub(super) fn all_scopes(
+    own: Scope,
+    settings: &Settings,
+    began_in: &Path,
+    labels: &BTreeMap<String, String>,
+) -> Result<Scopes, UserError> {
     let allowed = allowed_scopes(&own, settings)?;
     let cwd = working_folder()?;
     let reach = Reach::new(&project_folder(&cwd), &[&cwd, began_in], &settings.cd_paths);
-    Ok(Scopes::new(own, Platform::current(), allowed).within(reach))
+    let scopes = Scopes::new(own, Platform::current(), allowed).within(reach);
+    match labels.contains_key(SCHEDULE_LABEL) {
+        true => scopes.only_named(),
+        false => Ok(scopes),
+    }
 }
 
 /// Where workflows may be entered: in the project, and where config says.
@@ -171,23 +169,4 @@ pub(super) fn allowed_scopes(own: &Scope, settings: &Settings) -> Result<Allowed
 pub(super) fn project_folder(cwd: &Path) -> PathBuf {
     let home = StateDir::find(cwd).ok().and_then(|dir| dir.home().and_then(Path::parent).map(Path::to_owned));
     home.unwrap_or_else(|| cwd.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::memory::MemoryStore;
-    use crate::store::suite::opening;
-
-    #[test]
-    fn the_latest_run_is_the_last_that_recorded_something() {
-        let store = MemoryStore::default();
-        assert!(find_run(&store, None).is_err());
-        let mut first = store.create("first", JournalOptions::default()).unwrap();
-        first.commit(&opening("first")).unwrap();
-        drop(first);
-        drop(store.create("second", JournalOptions::default()).unwrap());
-        assert_eq!(find_run(&store, None).unwrap().id(), "first");
-        assert_eq!(find_run(&store, Some("sec")).unwrap().id(), "second");
-    }
 }

@@ -74,8 +74,7 @@ pub(super) fn start(store: &Arc<dyn RunStore>, at: &Address, new: &NewRun) -> Re
     Ok(())
 }
 
-/// Hands over the answers that were given to a run while it was stopped, so that it goes on with them, and copies what is
-/// new in it.
+/// Copies what is new in a run that is about to go on.
 pub(super) fn look_before_resume(
     store: &Arc<dyn RunStore>,
     run: &str,
@@ -89,15 +88,20 @@ pub(super) fn look_before_resume(
     }
 }
 
-/// Lets a run that stopped elsewhere go on there.
+/// Lets a run that stopped elsewhere go on there, with the answers that were given to it meanwhile.
 pub(super) fn resume(
-    store: &dyn RunStore,
+    store: &Arc<dyn RunStore>,
     run: &str,
     at: &Address,
     resume: &Resume,
 ) -> Result<(), UserError> {
-    let resumed = fleet()?.resume(at, run, resume).map_err(|trouble| not_resumed(run, at, &trouble))?;
-    mark_open(store, run, at)?;
+    let trouble = |trouble: Trouble| not_resumed(run, at, &trouble);
+    let mirror = Mirror::of(fleet()?, Arc::clone(store), run)?;
+    let delivered = mirror.map_or_else(|| Ok(Vec::new()), |mirror| mirror.deliver_all()).map_err(trouble)?;
+    let resumed = fleet()?.resume(at, run, resume).map_err(trouble)?;
+    mark_open(&**store, run, at)?;
+    let inbox = store.run(run)?.inbox();
+    delivered.iter().try_for_each(|name| inbox.remove(name))?;
     if resumed == Resumed::Later {
         say(&format!("{run} goes on as soon as its states can be read; does the store of blobs answer?"));
     }

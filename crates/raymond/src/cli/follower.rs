@@ -170,6 +170,7 @@ impl<'a> Follower<'a> {
                 format!("{engine} does not answer: {why}; {id} is shown as it was at {}", local_time(seen_at))
             }
             Some(Silence::Copy(why)) => format!("{id} goes on, and its events cannot be copied: {why}"),
+            Some(Silence::Wedged(why)) => format!("{id} is wedged: {why}"),
             None => format!("{id} is heard of again"),
         };
         self.silence = silence;

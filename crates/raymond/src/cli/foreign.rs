@@ -37,7 +37,7 @@ fn warning(store: &FolderStore) -> Option<String> {
     let is_are = if ignored == "1 run" { "is ignored: it was" } else { "are ignored: they were" };
     let why = store.dir().own().trouble().map(|why| format!(" ({why})")).unwrap_or_default();
     Some(format!(
-        "{ignored} in {} {is_are} made by an earlier version, in another folder or by somebody else{why}; to look and adopt: {}",
+        "{ignored} in {} {is_are} made by an earlier version, in another folder or by another user{why}; to look and adopt: {}",
         store.place(),
         advice::command("doctor --adopt")
     ))

@@ -14,6 +14,7 @@ use crate::author::may_do::{May, MayDo};
 use crate::error::{ExitKind, UserError};
 use crate::paths::shown;
 use crate::trust::content::{configs_around, content};
+use crate::trust::obeyed::obeyed;
 use crate::trust::workflows::Standing;
 use crate::view::text::{clean, clean_json};
 use crate::workflow::named::Reached;
@@ -51,7 +52,7 @@ impl Inspected {
         let configs = reached.scopes.first().map(configs_around).unwrap_or_default();
         // What the project's config file says is listed as it stands there. A broken one is reported by the commands that need it.
         let backend = harmless().unwrap_or_default().raymond.backend;
-        let may_do = MayDo::of(&mut reached, &configs, backend.as_deref());
+        let may_do = MayDo::of(&mut reached, &configs, backend.as_deref()).with_obeyed(obeyed(&reached)?);
         Ok(Self {
             workflow: path.display().to_string(),
             content,

@@ -7,6 +7,7 @@ use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::JumpArgs;
+use super::choose::{Intent, choose};
 use super::find::store;
 use super::print::say;
 use super::retry::agent;
@@ -20,9 +21,9 @@ use crate::workflow::scope::Scope;
 pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
     let layers = settings::read()?;
     let store = store(&args.place)?;
-    let stored = store.find(&args.run)?;
+    let stored = choose(&*store, Some(&args.run), Intent::Change)?;
     Caller::Own.outside(&*store, &*stored, "jump")?;
-    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
+    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: !args.no_run };
     let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let id = agent(still.run(), &args.agent)?;
     let target = state(&still.run().agents[&id], &still.run().scope, &args.state)?;
@@ -30,9 +31,10 @@ pub(super) fn jump(args: JumpArgs) -> Result<ExitKind, UserError> {
     change(&mut still, Input::Jump { agent: id, target: target.clone(), input })?;
     drop(still);
     if !args.options.quiet {
-        say(&format!("{} goes on in {target} with the next resume", args.agent));
+        let when = if args.no_run { " with the next resume" } else { "" };
+        say(&format!("{} goes on in {target}{when}", args.agent));
     }
-    go_on(stored.id(), args.run_it, args.options, args.place)
+    go_on(stored.id(), !args.no_run, args.options, args.place)
 }
 
 /// A state of the workflow that the agent is in.

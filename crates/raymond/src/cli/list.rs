@@ -1,5 +1,6 @@
 //! `raymond list`
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 
@@ -7,88 +8,57 @@ use raymond_core::run::RunStatus;
 use serde::Serialize;
 
 use super::args::ListArgs;
-use super::find::store;
+use super::choose::{Listed, warn_of_damage};
+use super::find::{state_dir, store};
 use super::print::{print_stdout, say};
 use super::status::load_view;
 use crate::error::{ExitKind, UserError};
-use crate::store::{RunEntry, StoreError};
-use crate::view::summary::{Cache, Summary};
-use crate::view::text::{clean, clean_json, local_zone};
-
-/// One line of the list.
-struct Listed<'a> {
-    entry: &'a RunEntry,
-    status: &'static str,
-    /// Nothing if the journal is damaged.
-    summary: Option<Summary>,
-}
+use crate::serve::{HeldBack, schedules_that_wait};
+use crate::view::status::status_words;
+use crate::view::summary::Cache;
+use crate::view::text::{clean_json, in_one_line, local_time, local_zone, one_line};
 
 pub(super) fn list(args: ListArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
     let mut runs = store.list()?;
     let limit = args.limit.map_or(usize::MAX, NonZeroUsize::get);
-    let is_filtered = args.status.is_some() || args.workflow.is_some() || args.since.is_some();
+    let is_filtered =
+        !args.status.is_empty() || args.workflow.is_some() || !args.labels.is_empty() || args.since.is_some();
     let is_empty = runs.is_empty();
     if !is_filtered {
         // Runs that are not shown need not be read.
         runs.truncate(limit);
     }
     let mut cache = Cache::open(store.cache().filter(|_| is_filtered || args.limit.is_none()));
-    let mut listed: Vec<Listed<'_>> = runs.iter().filter_map(|entry| look_at(entry, &mut cache)).collect();
+    let mut listed: Vec<Listed<'_>> =
+        runs.iter().filter_map(|entry| Listed::look_at(entry, &mut cache)).collect();
     cache.keep();
+    warn_of_damage(&listed);
     listed.retain(|run| is_wanted(run, &args));
     listed.truncate(limit);
+    let waiting = schedules_that_wait(&*store, &state_dir(&args.place)?);
     if args.json {
-        print_json(&listed)?;
+        print_json(&listed, &waiting)?;
     } else if is_empty {
         say(&format!("there are no runs in {}", store.place()));
-    } else if !listed.is_empty() {
+    } else if listed.is_empty() {
+        say(&format!("none of the runs in {} is like this", store.place()));
+    } else {
         // The reader of stdout may have exited.
-        let _ = write_table(&mut io::BufWriter::new(io::stdout().lock()), &listed);
+        let _ = write_table(&mut io::BufWriter::new(io::stdout().lock()), &listed, &waiting);
     }
     Ok(ExitKind::Completed)
 }
 
-/// Reads a run, or takes what is known of it. Nothing if it has no events yet.
-fn look_at<'a>(entry: &'a RunEntry, cache: &mut Cache) -> Option<Listed<'a>> {
-    let known = entry.version.as_deref().and_then(|version| cache.get(entry.run.id(), version));
-    let summary = match known {
-        Some(summary) => summary,
-        None => match entry.run.load() {
-            Ok(run) => {
-                let summary = Summary::of(&run, &*entry.run);
-                if let Some(version) = &entry.version {
-                    cache.put(entry.run.id(), version, summary.clone());
-                }
-                summary
-            }
-            Err(StoreError::Empty { .. }) => return None,
-            // One damaged journal must not hide the others.
-            Err(error) => {
-                say(&format!("warning: {}: {}", entry.run.id(), clean(&error.to_string())));
-                return Some(Listed { entry, status: "damaged", summary: None });
-            }
-        },
-    };
-    let is_live =
-        summary.recorded == RunStatus::Running && entry.run.holder().is_ok_and(|holder| holder.is_some());
-    let status = summary.status(is_live);
-    Some(Listed { entry, status: status.as_str(), summary: Some(summary) })
-}
-
 fn is_wanted(run: &Listed<'_>, args: &ListArgs) -> bool {
-    let same_status = |wanted: &String| wanted.replace([' ', '-'], "_") == run.status;
-    let workflow = run.summary.as_ref().map(|summary| summary.workflow.as_str());
-    let same_workflow = |wanted: &String| {
-        let wanted = wanted.trim_end_matches('/');
-        workflow.is_some_and(|workflow| {
-            let workflow = workflow.trim_end_matches('/');
-            workflow == wanted || workflow.rsplit('/').next() == Some(wanted)
-        })
+    let labels = run.summary.as_ref().map(|summary| &summary.labels);
+    let has_label = |(key, value): &(String, String)| {
+        labels.and_then(|labels| labels.get(key)).is_some_and(|given| given == value)
     };
     let started = run.summary.as_ref().map(|summary| summary.started_at);
-    args.status.as_ref().is_none_or(same_status)
-        && args.workflow.as_ref().is_none_or(same_workflow)
+    (args.status.is_empty() || args.status.iter().any(|wanted| wanted == run.status))
+        && args.workflow.as_ref().is_none_or(|wanted| run.is_of_workflow(wanted))
+        && args.labels.iter().all(has_label)
         && args.since.is_none_or(|since| started.is_some_and(|started| started >= since))
 }
 
@@ -100,7 +70,7 @@ struct Damaged<'a> {
     error: String,
 }
 
-fn print_json(listed: &[Listed<'_>]) -> Result<(), UserError> {
+fn print_json(listed: &[Listed<'_>], waiting: &BTreeMap<String, HeldBack>) -> Result<(), UserError> {
     let failed = |error: serde_json::Error| UserError::failed(error.to_string());
     let mut views = Vec::new();
     for run in listed {
@@ -109,6 +79,7 @@ fn print_json(listed: &[Listed<'_>]) -> Result<(), UserError> {
                 if run.status == RunStatus::Waiting.as_str() {
                     view.status = RunStatus::Waiting;
                 }
+                view.schedule_waits_since = waiting.get(run.entry.run.id()).map(|held| held.since);
                 serde_json::to_value(view).map_err(failed)?
             }
             Err(error) => {
@@ -121,24 +92,62 @@ fn print_json(listed: &[Listed<'_>]) -> Result<(), UserError> {
     print_stdout(format!("{text}\n").as_bytes())
 }
 
-fn write_table(out: &mut impl Write, runs: &[Listed<'_>]) -> io::Result<()> {
-    let width = runs.iter().map(|run| run.entry.run.id().len()).max().unwrap_or(0).max(3);
+/// How wide the columns of what a run is about and of what is wrong with it are.
+const ABOUT_WIDTH: usize = 40;
+const WRONG_WIDTH: usize = 60;
+
+pub(super) fn write_table(
+    out: &mut impl Write,
+    runs: &[Listed<'_>],
+    waiting: &BTreeMap<String, HeldBack>,
+) -> io::Result<()> {
+    let width = |text: &dyn Fn(&Listed<'_>) -> usize, least: usize| {
+        runs.iter().map(text).max().unwrap_or(0).max(least)
+    };
+    let of_id = width(&|run| run.id().len(), 3);
+    let shown =
+        |run: &Listed<'_>| run.summary.as_ref().map(|summary| in_one_line(&summary.workflow).to_string());
+    let of_workflow = width(&|run| shown(run).map_or(0, |name| name.chars().count()), 8);
+    let about =
+        |run: &Listed<'_>| run.summary.as_ref().map_or(String::new(), |one| cut(&one.about, ABOUT_WIDTH));
+    let of_about = width(&|run| about(run).chars().count(), 5);
+    let failed = |run: &Listed<'_>| run.summary.as_ref().map_or(0, |summary| summary.failed_workers);
+    let status = |run: &Listed<'_>| status_words(run.status, failed(run));
+    let of_status = width(&|run| status(run).len(), 11);
     let zone = local_zone();
-    writeln!(
-        out,
-        "{:width$}  {:11}  {:>7}  {:>8}  {:19}  WORKFLOW",
-        "RUN", "STATUS", "STEPS", "COST", "STARTED"
-    )?;
+    let line = |cells: [&str; 8]| {
+        let [id, status, steps, cost, started, workflow, about, wrong] = cells;
+        let line = format!(
+            "{id:of_id$}  {status:of_status$}  {steps:>7}  {cost:>8}  {started:19}  {workflow:of_workflow$}  {about:of_about$}  {wrong}"
+        );
+        line.trim_end().to_owned()
+    };
+    writeln!(out, "{}", line(["RUN", "STATUS", "STEPS", "COST", "STARTED", "WORKFLOW", "INPUT", "WRONG"]))?;
     for run in runs {
-        let id = run.entry.run.id();
-        let status = run.status.replace('_', " ");
+        let status = status(run);
         let Some(summary) = &run.summary else {
-            writeln!(out, "{id:width$}  {status}")?;
+            let damage = cut(run.damage.as_deref().unwrap_or_default(), WRONG_WIDTH);
+            writeln!(out, "{}", line([run.id(), &status, "", "", "", "", "", &damage]))?;
             continue;
         };
         let started = summary.started_at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
-        let (cost, workflow) = (summary.cost_usd.to_string(), clean(&summary.workflow));
-        writeln!(out, "{id:width$}  {status:11}  {:>7}  {cost:>8}  {started:19}  {workflow}", summary.steps)?;
+        let (steps, cost) = (summary.steps.to_string(), summary.cost_usd.to_string());
+        let workflow = shown(run).unwrap_or_default();
+        let wrong = cut(&summary.trouble, WRONG_WIDTH);
+        writeln!(
+            out,
+            "{}",
+            line([run.id(), &status, &steps, &cost, &started, &workflow, &about(run), &wrong])
+        )?;
+        if let Some(held) = waiting.get(run.id()) {
+            let since = local_time(held.since);
+            writeln!(out, "{:of_id$}  its schedule waits for the end of this run since {since}", "")?;
+        }
     }
     out.flush()
+}
+
+/// The first line of a text, for a column.
+fn cut(text: &str, most: usize) -> String {
+    one_line(text, most).replace('\t', " ")
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use raymond_core::event::{Body, Event};
 use raymond_core::name::AgentId;
 
-use super::args::LogArgs;
+use super::args::{LogArgs, Steps};
+use super::choose::choose_with_steps;
 use super::elsewhere::ended_there;
-use super::find::{find_run, store};
+use super::find::store;
 use super::pager::Pager;
 use super::show::{Shown, show_steps};
 use crate::error::{ExitKind, UserError};
+use crate::history::point::check_kept;
 use crate::run::driver::exit_of;
 use crate::store::{Events, Payloads, RunHandle, Start};
 use crate::view::json::event_line;
@@ -22,10 +24,11 @@ use crate::view::{Console, Detail};
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
-    let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
-    if let Some(step) = args.step.filter(|_| !args.json) {
+    let given = args.number.or(args.step).map(Steps::one);
+    let (run, steps) = choose_with_steps(&*store(&args.place)?, args.run.as_deref(), given)?;
+    if let Some(steps) = steps.filter(|_| !args.json) {
         let how = Shown { has_details: true, in_pager: !args.no_pager };
-        return show_steps(&*run, Some(step), &args.place, how);
+        return show_steps(&*run, Some(steps), &args.place, how);
     }
     let mut log = Log {
         // What is still to come, and what is for programs, is written as it comes.
@@ -33,7 +36,7 @@ pub(super) fn log(args: LogArgs) -> Result<ExitKind, UserError> {
         payloads: run.payloads(),
         json: args.json,
         agent: args.agent.map(AgentId::new),
-        step: args.step,
+        steps,
         last_seq: 0,
         found: 0,
     };
@@ -63,7 +66,7 @@ struct Log<W: Write> {
     json: bool,
     /// Only the events of this agent, or of this step.
     agent: Option<AgentId>,
-    step: Option<u64>,
+    steps: Option<Steps>,
     last_seq: u64,
     /// How many events were printed.
     found: u64,
@@ -101,8 +104,8 @@ impl<W: Write> Log<W> {
 
     fn is_wanted(&self, event: &Event) -> bool {
         let is_own = |agent: &AgentId| event.body.agent() == Some(agent);
-        let is_part = |step: u64| event.body.step() == Some(step);
-        self.agent.as_ref().is_none_or(is_own) && self.step.is_none_or(is_part)
+        let is_part = |steps: Steps| event.body.step().is_some_and(|step| steps.contain(step));
+        self.agent.as_ref().is_none_or(is_own) && self.steps.is_none_or(is_part)
     }
 
     /// Prints what comes until the run is over, and returns what it exits with.
@@ -131,10 +134,13 @@ impl<W: Write> Log<W> {
         if self.found > 0 {
             return Ok(());
         }
-        let what = match (&self.agent, self.step) {
+        if let Some(step) = self.steps.and_then(Steps::single) {
+            check_kept(run, step)?;
+        }
+        let what = match (&self.agent, self.steps) {
             (Some(agent), None) => format!("agent `{agent}`"),
-            (None, Some(step)) => format!("step {step}"),
-            (Some(agent), Some(step)) => format!("step {step} of an agent `{agent}`"),
+            (None, Some(steps)) => steps.to_string(),
+            (Some(agent), Some(steps)) => format!("{steps} of an agent `{agent}`"),
             (None, None) => return Ok(()),
         };
         Err(UserError::usage(format!("{} has no {what}", run.id()))

@@ -1,8 +1,9 @@
 //! `raymond record`
 
 use super::args::RecordArgs;
+use super::choose::{Intent, choose};
 use super::drive::traces;
-use super::find::{find_run, project_folder, store};
+use super::find::{project_folder, store};
 use super::print::say;
 use crate::agent::prepared::cost_of;
 use crate::error::{ExitKind, UserError};
@@ -10,7 +11,7 @@ use crate::recording;
 
 pub(super) fn record(args: RecordArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
-    let stored = find_run(&*store, Some(&args.run))?;
+    let stored = choose(&*store, args.run.as_deref(), Intent::Look)?;
     let run = stored.load()?;
     let project = project_folder(std::path::Path::new(&run.cwd));
     let turns = recording::of_run(&*stored, &|run| traces(&args.place, run), &project)?;

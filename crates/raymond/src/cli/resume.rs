@@ -12,11 +12,12 @@ use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::ResumeArgs;
 use super::changed::show_changes;
+use super::choose::{Intent, choose};
 use super::declared::check_reachable;
 use super::drive::{Manner, Ready, drive, kept_debug_files, tidy_worktrees};
 use super::find::{
-    all_scopes, journal_options, latest_resumable, old_state_file, own_folder, project_folder,
-    scratch_folder, store, working_folder, worktrees,
+    all_scopes, journal_options, old_state_file, own_folder, project_folder, scratch_folder, store,
+    working_folder, worktrees,
 };
 use super::options::override_with;
 use super::print::{print_result, print_stdout, say};
@@ -40,12 +41,9 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let stage = stage(&args.options)?;
     let layers = stage.is_none().then(settings::read).transpose()?.unwrap_or_default();
     let store = store(&args.place)?;
-    let stored = match &args.run {
-        Some(run) => {
-            store.find(run).map_err(|error| old_state_file(&args.place, run).unwrap_or(error.into()))?
-        }
-        None => latest_resumable(&*store)?,
-    };
+    let old_file =
+        |error| args.run.as_ref().and_then(|run| old_state_file(&args.place, run)).unwrap_or(error);
+    let stored = choose(&*store, args.run.as_deref(), Intent::Resume).map_err(old_file)?;
     if !args.diff {
         Caller::Own.outside(&*store, &*stored, "resume")?;
     }
@@ -66,7 +64,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     if let Some(moved) = &moved {
         settle(&run, moved, args.options.quiet)?;
     }
-    check_folders(&run)?;
+    check_folders(&*store, &run)?;
     let mut scope = open_scope(&run)?;
     let config = match &stage {
         Some(stage) => config_of_test(stage),
@@ -99,7 +97,7 @@ pub(super) fn resume(args: ResumeArgs) -> Result<ExitKind, UserError> {
     let incarnation = writer.incarnation().to_owned();
     let worktrees = worktrees(&args.place, stored.id())?;
     let cwd = Path::new(&run.cwd);
-    let scopes = all_scopes(scope, settings, cwd)?.with_worktrees(worktrees.of_run_in(cwd));
+    let scopes = all_scopes(scope, settings, cwd, &run.labels)?.with_worktrees(worktrees.of_run_in(cwd));
     let project = project_folder(&working_folder()?);
     staging.complete_recording(&*stored, &args.place, &project)?;
     let staged = staging.go_on(&run, &*stored, &project)?;

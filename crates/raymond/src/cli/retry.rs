@@ -5,6 +5,7 @@ use raymond_core::name::AgentId;
 use raymond_core::run::{Run, Status};
 
 use super::args::RetryArgs;
+use super::choose::{Intent, choose};
 use super::find::store;
 use super::print::say;
 use super::settings::{self, Change};
@@ -16,9 +17,9 @@ use crate::run::caller::Caller;
 pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
     let layers = settings::read()?;
     let store = store(&args.place)?;
-    let stored = store.find(&args.run)?;
+    let stored = choose(&*store, args.run.as_deref(), Intent::Retry)?;
     Caller::Own.outside(&*store, &*stored, "retry")?;
-    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
+    let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: !args.no_run };
     let (mut still, _) = hold(&*store, &stored, &args.place, means)?;
     let agents = failed(still.run(), args.agent.as_deref())?;
     change(&mut still, Input::Retry { agents: agents.clone() })?;
@@ -26,9 +27,10 @@ pub(super) fn retry(args: RetryArgs) -> Result<ExitKind, UserError> {
     if !args.options.quiet {
         let names: Vec<&str> = agents.iter().map(AgentId::as_str).collect();
         let verb = if names.len() == 1 { "tries" } else { "try" };
-        say(&format!("{} {verb} again with the next resume", names.join(", ")));
+        let when = if args.no_run { " with the next resume" } else { "" };
+        say(&format!("{} {verb} again{when}", names.join(", ")));
     }
-    go_on(stored.id(), args.run_it, args.options, args.place)
+    go_on(stored.id(), !args.no_run, args.options, args.place)
 }
 
 /// The agent that is named, or all that have failed.

@@ -6,9 +6,10 @@ use raymond_core::event::Moved;
 use raymond_core::run::Run;
 
 use super::args::RewindArgs;
-use super::find::{journal_options, store, worktrees};
+use super::choose::{Intent, choose};
+use super::find::{journal_options, store, task_folders, worktrees};
 use super::print::{print_stdout, say};
-use super::restore::restore;
+use super::restore::{restore, stage_tasks, tell_of_tasks};
 use super::rewound::{finish_rewind, was_just_rewound};
 use super::settings::{self, Change};
 use super::still::{go_on, hold};
@@ -16,37 +17,54 @@ use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::git::snapshots::{Purpose, unlock};
 use crate::history::conversations::{forgotten, not_shared};
-use crate::history::files::{handed_over, worktrees_since};
+use crate::history::files::{folders_since, given_up, handed_over, moved_back};
+use crate::history::tasks::{Staged, discard};
 use crate::history::{Back, Point, rewind};
 use crate::run::caller::Caller;
 use crate::run::driver::now;
 use crate::store::{RunHandle, StoreError};
 
 pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
+    // The parser has seen to it that one of them is there.
+    let step = args.step.or(args.to).unwrap_or_default();
     let layers = settings::read()?;
     let store = store(&args.place)?;
-    let stored = store.find(&args.run)?;
+    let stored = choose(&*store, Some(&args.run), Intent::Change)?;
     Caller::Own.outside(&*store, &*stored, "rewind")?;
     let means = Change { layers: &layers, is_trusted: args.options.trust, goes_on: args.run_it };
     let (still, config) = hold(&*store, &stored, &args.place, means)?;
-    let point = Point::after_step(&*stored, args.to)?;
+    let point = Point::after_step(&*stored, step)?;
     if point.seq == still.run().seq {
-        return Err(UserError::usage(format!("nothing came after step {} of {}", args.to, stored.id())));
+        return Err(UserError::usage(format!("nothing came after step {} of {}", step, stored.id())));
     }
     let forgotten = forgotten(not_shared(&point.state, &Backends::new(&config)?), args.fresh)?;
-    let purpose = Purpose { run: stored.id().to_owned(), seq: still.run().seq + 1 };
-    let states = (&point, still.run());
-    let restored = restore(&args.restoring, &*store, states, purpose, &args.place, args.options.quiet)?;
-    let moved = Moved { folders: restored.iter().cloned().collect(), ..Moved::default() };
+    // A command that was killed may have done it.
+    let before = rewound_before(&*stored, still.run(), &point)?
+        .filter(|_| args.restoring.worktree.is_none() && forgotten.is_empty());
+    let next = still.run().seq + 1;
+    let purpose =
+        Purpose { run: stored.id().to_owned(), seq: if before.is_some() { next - 1 } else { next } };
+    let staged = match before.is_some() && !args.restoring.files {
+        true => Staged::default(),
+        false => stage_tasks(&args.restoring, (&point, stored.id()), &purpose, &args.place)?,
+    };
+    let (states, quiet) = ((&point, still.run()), args.options.quiet);
+    let mut folders = folders_since(&*stored, point.seq)?;
+    let restored = restore(&args.restoring, &*store, states, &folders, purpose, &args.place, quiet)
+        .inspect_err(|_| {
+            let _ = task_folders(&args.place, stored.id()).map(|tasks| discard(&tasks));
+        })?;
+    folders.extend(restored.clone());
     let (end, mut writer) = still.into_parts();
-    let dropped = match rewound_before(&*stored, &end, &point)? {
-        // A command that was killed has done it.
-        Some(dropped) if moved.is_empty() && forgotten.is_empty() => dropped,
-        _ => {
-            let dropped_worktrees = worktrees_since(&point.state, &end);
+    let dropped = match before {
+        Some(dropped) => dropped,
+        None => {
+            let given_up = given_up(&point.state, &end);
+            let own = worktrees(&args.place, stored.id())?;
+            let moved = moved_back(&*store, (&point.state, &end), folders, &given_up, &own)?;
             let at_end = end.clone();
             let taken_over = |id: &str| match worktrees(&args.place, id) {
-                Ok(places) => handed_over(&at_end, &dropped_worktrees, id, &places),
+                Ok(places) => handed_over(&at_end, &given_up, id, &places),
                 Err(_) => Moved::default(),
             };
             let back = Back { point: &point, forgotten, moved, handed_over: &taken_over };
@@ -55,11 +73,12 @@ pub(super) fn take_back(args: RewindArgs) -> Result<ExitKind, UserError> {
     };
     finish_rewind(&*store, &*stored, &stored.load()?, &args.place)?;
     if let Some((_, folder)) = &restored {
-        unlock(Path::new(folder));
+        unlock(Path::new(folder), stored.id());
     }
     drop(writer);
     if !args.options.quiet {
-        say(&format!("{} goes on after step {} again; what came then is in {dropped}", stored.id(), args.to));
+        tell_of_tasks(&staged, stored.id(), stored.id());
+        say(&format!("{} goes on after step {} again; what came then is in {dropped}", stored.id(), step));
     }
     if !args.run_it {
         print_stdout(format!("{dropped}\n").as_bytes())?;

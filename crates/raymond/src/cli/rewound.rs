@@ -6,34 +6,36 @@
 use std::path::Path;
 
 use raymond_core::event::{Body, Origin};
-use raymond_core::run::{Agent, Run};
+use raymond_core::run::Run;
 
 use super::args::Place;
-use super::find::{debug_root, worktrees};
+use super::find::{debug_root, task_folders, worktrees};
 use super::print::say;
 use crate::error::UserError;
-use crate::history::files::{hand_over, worktrees_since};
+use crate::history::files::{given_up, hand_over};
 use crate::history::move_answers;
+use crate::history::tasks::{discard, settle};
 use crate::store::{RunHandle, RunStore, Start, StoreError};
 use crate::view::debug::{move_steps, share_steps};
 
-/// Finishes a rewind of this run, or the one whose dropped events this run keeps. The caller has the lease of the run.
+/// Finishes a rewind of this run, the one whose dropped events this run keeps, or the making of a branch. The caller has the lease of
+/// the run, unless it has just made it.
 pub(super) fn finish_rewind(
     store: &dyn RunStore,
     stored: &dyn RunHandle,
     run: &Run,
     place: &Place,
 ) -> Result<(), UserError> {
-    let Some(origin) = &run.origin else { return Ok(()) };
-    if origin.run == run.id {
-        return match was_just_rewound(stored, run)? {
-            true => hand_everything_over(store, stored, (run, origin), place),
-            false => Ok(()),
-        };
+    let of_itself = |origin: &&Origin| origin.run == run.id;
+    if let Some(origin) = run.origin.as_ref().filter(of_itself)
+        && was_just_rewound(stored, run)?
+    {
+        return hand_everything_over(store, stored, (run, origin), place);
     }
-    if run.seq != origin.seq + 1 {
-        return Ok(());
-    }
+    let tasks = task_folders(place, &run.id)?;
+    let began = run.origin.as_ref().filter(|origin| origin.run != run.id && run.seq == origin.seq + 1);
+    let Some(origin) = began else { return discard(&tasks).map_err(|error| cannot_settle(&run.id, &error)) };
+    settle(&tasks, run.seq, None).map_err(|error| cannot_settle(&run.id, &error))?;
     let other = store.run(&origin.run)?;
     // A process that drives the other run has finished the rewind.
     let Ok(_lease) = other.lease() else { return Ok(()) };
@@ -45,6 +47,10 @@ pub(super) fn finish_rewind(
         }
         _ => Ok(()),
     }
+}
+
+fn cannot_settle(run: &str, error: &std::io::Error) -> UserError {
+    UserError::failed(format!("cannot put the task folders of {run} in their place: {error}"))
 }
 
 /// Whether nothing has happened to a run since it was rewound.
@@ -63,15 +69,17 @@ fn hand_everything_over(
     place: &Place,
 ) -> Result<(), UserError> {
     let Some(dropped) = &origin.dropped else { return Ok(()) };
-    move_answers(&*stored.inbox(), &*store.run(dropped)?.inbox());
+    move_answers(&*stored.inbox(), &*store.run(dropped)?.inbox(), run.last_time);
     // The event before is the last one that was dropped.
-    let end = stored.state_after(run.seq - 1)?;
+    let (point, end) = (stored.state_after(origin.seq)?, stored.state_after(run.seq - 1)?);
     let (from, to) = (worktrees(place, stored.id())?, worktrees(place, dropped)?);
-    for worktree in worktrees_since(run, &end) {
+    for worktree in given_up(&point, &end) {
         if let Err(error) = hand_over(&worktree, &from, (dropped, &to)) {
             say(&format!("warning: the worktree `{}` cannot be given to {dropped}: {error}", worktree.name));
         }
     }
+    let (tasks, of_dropped) = (task_folders(place, stored.id())?, task_folders(place, dropped)?);
+    settle(&tasks, run.seq, Some(&of_dropped.folder)).map_err(|error| cannot_settle(&run.id, &error))?;
     if let Some(debug) = debug_root(place) {
         share_debug_files(store, stored, (run, origin.seq), &debug)?;
         move_steps(&debug.join(stored.id()), &debug.join(dropped), |step| !has_ended(run, step));
@@ -103,6 +111,5 @@ fn share_debug_files(
 
 /// Whether a step is behind the run.
 fn has_ended(run: &Run, step: u64) -> bool {
-    let is_ahead = |agent: &Agent| agent.work().is_some_and(|work| work.step == step);
-    step <= run.steps_started && !run.agents.values().any(is_ahead)
+    step <= run.steps_started && !run.is_under_way(step)
 }

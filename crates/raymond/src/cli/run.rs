@@ -10,7 +10,8 @@ use raymond_core::event::{Body, FORMAT_VERSION, RunStarted};
 use raymond_core::limits::MAX_TAG_BYTES;
 use raymond_core::named_inputs::{InputProblem, fill_in};
 use raymond_core::run::Options;
-use raymond_core::workflow::Platform;
+use raymond_core::template::{name_and_path, placeholders};
+use raymond_core::workflow::{Platform, StateFile};
 
 use super::args::{Budget, RunArgs};
 use super::declared::{Checked, check_reachable};
@@ -37,7 +38,7 @@ use crate::trust::workflows::check_content;
 use crate::workflow::given_inputs::readable_file;
 use crate::workflow::labels::check_labels;
 use crate::workflow::manifest::{InputMode, InputRule};
-use crate::workflow::scope::{Located, Scope, locate};
+use crate::workflow::scope::{Located, Scope, Source, locate};
 use crate::workflow::scopes::declared_inputs;
 
 /// How many ids are tried if they are taken.
@@ -73,7 +74,9 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     }
     let staging = Staging::new(stage, &options)?;
     let backends = staging.backends(Backends::new(&config)?);
-    located.scope.read(&located.entry).map_err(UserError::usage)?;
+    let source = located.scope.read(&located.entry).map_err(UserError::usage)?;
+    let has_input = args.input.is_some() || args.handed.input.is_some();
+    let empty = if has_input { None } else { used_input(&located.entry, &source) };
     let entries = BTreeSet::from([located.entry.clone()]);
     let Checked { reached, warnings } = check_reachable(
         &mut located.scope,
@@ -87,7 +90,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     // What was read up to here is part of the content.
     let expected = args.trusted_content.as_ref();
     expected.map_or(Ok(()), |expected| check_content(located.scope.path(), expected))?;
-    check_input(&manifest.input, args.input.is_some() || args.handed.input.is_some(), workflow)?;
+    check_input(&manifest.input, has_input, workflow)?;
     let inputs = named_inputs(&args, workflow, &located.scope, &cwd)?;
     let cwd = first_folder(&located.scope, cwd)?;
     let input = match &args.handed.input {
@@ -96,7 +99,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
     };
     let started = run_started(&args, &located, &cwd, inputs, options.clone())?;
     let mut opening = decide::start(started, input);
-    opening.extend(manifest_warnings(&located.scope).chain(warnings).map(warning));
+    opening.extend(manifest_warnings(&located.scope).chain(warnings).chain(empty).map(warning));
     let project = project_folder(&working_folder()?);
     if let Some(engine) = &args.engine.on {
         let engine = engine_named(engine, &config)?;
@@ -124,7 +127,7 @@ pub(super) fn run(args: RunArgs) -> Result<ExitKind, UserError> {
         engine,
         unseen,
         opening: Vec::new(),
-        scopes: all_scopes(located.scope, settings, &cwd)?
+        scopes: all_scopes(located.scope, settings, &cwd, &args.labels.iter().cloned().collect())?
             .with_worktrees(worktrees(&args.place, &id)?.of_run_in(&cwd)),
         manner: Manner::new(&args.options, &args.place, settings, &id),
         run: store.run(&id)?,
@@ -195,6 +198,19 @@ fn check_input(rule: &InputRule, is_given: bool, workflow: &str) -> Result<(), U
         }
         _ => Ok(()),
     }
+}
+
+/// A warning about a prompt that uses the input of a run that is given none.
+fn used_input(entry: &StateFile, source: &Source) -> Option<String> {
+    if !entry.kind().is_prompt() {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&source.bytes);
+    let used = placeholders(&text).find(|used| matches!(name_and_path(used.name).0, "input" | "result"))?;
+    Some(format!(
+        "{entry} uses `{{{{{}}}}}`, and the run was given no input; give it with --input TEXT",
+        used.name.escape_debug()
+    ))
 }
 
 /// The values of the workflow's inputs, asked for on a terminal if some are missing.

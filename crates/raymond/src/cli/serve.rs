@@ -7,6 +7,8 @@ use super::args::serve::ServeArgs;
 use super::find::{project_folder, state_dir, working_folder};
 use super::foreign::warn_of_foreign;
 use super::settings::of_looking;
+use super::show::backends;
+use crate::agent::registry::Backends;
 use crate::error::{ExitKind, UserError};
 use crate::paths::normalise;
 use crate::serve::{Settings, serve as serve_runs};
@@ -35,6 +37,8 @@ pub(super) fn serve(args: ServeArgs) -> Result<ExitKind, UserError> {
         state_dir: args.place.state_dir.as_deref().map(|dir| normalise(&cwd, dir)),
         schedules: args.schedules,
         skip_permissions: args.dangerously_skip_permissions,
+        // What is wrong with the config file is said by the runs that need it.
+        backends: backends().unwrap_or_else(|_| Backends::built_in()),
     })
 }
 

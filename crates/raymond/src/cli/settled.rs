@@ -1,5 +1,6 @@
 //! A run in the folders that it goes on in: those of the project it was adopted in, if that was copied or moved.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use raymond_core::event::ProjectMoved;
@@ -8,6 +9,8 @@ use raymond_core::run::{Agent, Run};
 use super::print::say;
 use crate::error::UserError;
 use crate::git::relink::relink;
+use crate::history::files::check_owner;
+use crate::store::RunStore;
 use crate::view::text::clean;
 
 /// Says that a run goes on elsewhere, and ties its worktrees to the repository that is there. The run has the new paths.
@@ -37,9 +40,10 @@ pub(super) fn settle(run: &Run, moved: &ProjectMoved, is_quiet: bool) -> Result<
     Ok(())
 }
 
-/// Refuses to go on with agents whose folders are not there. A worktree is made before the first step in it.
-pub(super) fn check_folders(run: &Run) -> Result<(), UserError> {
-    let is_lost = |agent: &&Agent| agent.worktree.is_none() && !Path::new(&agent.cwd).is_dir();
+/// Refuses to go on with agents whose folders are not there, or are another run's. A worktree is made before the first step in it.
+pub(super) fn check_folders(store: &dyn RunStore, run: &Run) -> Result<(), UserError> {
+    check_owners(store, run, &run.id)?;
+    let is_lost = |agent: &&Agent| run.worktree_of(agent).is_none() && !Path::new(&agent.cwd).is_dir();
     match run.agents.values().find(is_lost) {
         None => Ok(()),
         Some(agent) => Err(UserError::usage(format!(
@@ -50,4 +54,11 @@ pub(super) fn check_folders(run: &Run) -> Result<(), UserError> {
         ))
         .hint("put it back, or go back to a step before it was entered: raymond rewind, raymond branch")),
     }
+}
+
+/// Refuses to work in folders that were made for another run.
+pub(super) fn check_owners(store: &dyn RunStore, run: &Run, id: &str) -> Result<(), UserError> {
+    let shared = run.agents.values().filter(|agent| run.worktree_of(agent).is_none());
+    let folders: BTreeSet<&str> = shared.map(|agent| agent.cwd.as_str()).collect();
+    folders.into_iter().try_for_each(|folder| check_owner(store, Path::new(folder), id))
 }

@@ -4,24 +4,29 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use super::args::{Place, ShowArgs};
-use super::find::{debug_root, find_run, store};
+use super::args::{Place, ShowArgs, Steps as Numbers};
+use super::choose::choose_with_steps;
+use super::find::{debug_root, store};
 use super::pager::Pager;
 use super::settings::{self, of_looking};
 use crate::agent::registry::Backends;
 use crate::agent::{DEFAULT_BACKEND, Invocation};
 use crate::error::{ExitKind, UserError};
+use crate::history::point::check_kept;
 use crate::store::{RunHandle, Start};
 use crate::trust::Area;
 use crate::view::steps::{Step, Steps};
 use crate::view::transcript::Transcript;
 
 pub(super) fn show(args: ShowArgs) -> Result<ExitKind, UserError> {
-    let run = find_run(&*store(&args.place)?, args.run.as_deref())?;
+    let (run, steps) = choose_with_steps(&*store(&args.place)?, args.run.as_deref(), args.steps)?;
     if args.open {
-        return open(&*run, args.step);
+        return match steps.map(Numbers::single) {
+            Some(None) => Err(UserError::usage("only one step can be opened")),
+            step => open(&*run, step.flatten()),
+        };
     }
-    show_steps(&*run, args.step, &args.place, Shown { has_details: false, in_pager: !args.no_pager })
+    show_steps(&*run, steps, &args.place, Shown { has_details: false, in_pager: !args.no_pager })
 }
 
 /// How steps are shown.
@@ -31,10 +36,10 @@ pub(super) struct Shown {
     pub(super) in_pager: bool,
 }
 
-/// Shows one step, or all in the order of their numbers.
+/// Shows some steps, or all, in the order of their numbers.
 pub(super) fn show_steps(
     run: &dyn RunHandle,
-    step: Option<u64>,
+    steps: Option<Numbers>,
     place: &Place,
     Shown { has_details, in_pager }: Shown,
 ) -> Result<ExitKind, UserError> {
@@ -52,21 +57,21 @@ pub(super) fn show_steps(
         transcript.write(&mut out, one)
     };
     // The reader of stdout may have exited.
-    let _ = each_step(run, step, &mut write)?;
+    let _ = each_step(run, steps, &mut write)?;
     if shown == 0 {
-        return Err(no_such_step(run, step));
+        return Err(no_such_step(run, steps));
     }
     out.finish();
     Ok(ExitKind::Completed)
 }
 
-/// Calls `take` for one step, or for all. Its first error ends the reading.
+/// Calls `take` for some steps, or for all. Its first error ends the reading.
 fn each_step(
     run: &dyn RunHandle,
-    wanted: Option<u64>,
+    wanted: Option<Numbers>,
     take: &mut dyn FnMut(&Step) -> io::Result<()>,
 ) -> Result<io::Result<()>, UserError> {
-    let is_wanted = |step: &Step| wanted.is_none_or(|number| number == step.number);
+    let is_wanted = |step: &Step| wanted.is_none_or(|numbers| numbers.contain(step.number));
     let mut steps = Steps::default();
     let mut events = run.events(Start::After(0))?;
     while let Some(batch) = events.next_batch()? {
@@ -85,19 +90,22 @@ fn each_step(
     Ok(steps.rest().filter(is_wanted).try_for_each(|step| take(&step)))
 }
 
-fn no_such_step(run: &dyn RunHandle, step: Option<u64>) -> UserError {
+fn no_such_step(run: &dyn RunHandle, wanted: Option<Numbers>) -> UserError {
+    if let Some(Err(deleted)) = wanted.and_then(Numbers::single).map(|step| check_kept(run, step)) {
+        return deleted.into();
+    }
     let started = run.load().map_or(0, |run| run.steps_started);
     let steps = match started {
         0 => "no step has started in it yet".to_owned(),
         most => format!("its steps are 1 to {most}"),
     };
-    match step {
-        Some(number) => UserError::usage(format!("{} has no step {number}: {steps}", run.id())),
+    match wanted {
+        Some(numbers) => UserError::usage(format!("{} has no {numbers}: {steps}", run.id())),
         None => UserError::usage(format!("{} has nothing to show: {steps}", run.id())),
     }
 }
 
-fn backends() -> Result<Backends, UserError> {
+pub(super) fn backends() -> Result<Backends, UserError> {
     Backends::new(&of_looking(Area::Kinds)?)
 }
 
@@ -121,7 +129,7 @@ fn open(run: &dyn RunHandle, wanted: Option<u64>) -> Result<ExitKind, UserError>
     let Some(step) = found else {
         return Err(match (wanted, last) {
             (None, Some(_)) => UserError::usage(format!("no step of {} has a conversation", run.id())),
-            _ => no_such_step(run, wanted),
+            _ => no_such_step(run, wanted.map(Numbers::one)),
         });
     };
     let Some((session, backend)) = step.conversation() else {

@@ -12,16 +12,18 @@ use raymond_core::duration;
 use raymond_core::run::RunStatus;
 
 use super::args::{Place, StatusArgs};
-use super::find::{debug_folder, find_run, scratch_folder, store, working_folder};
+use super::choose::{Intent, choose};
+use super::find::{debug_folder, scratch_folder, state_dir, store, working_folder};
 use super::print::print_stdout;
 use crate::advice;
 use crate::error::{ExitKind, UserError};
 use crate::history::branch::branches_of;
 use crate::process::Containment;
 use crate::run::driver::ANSWER_MESSAGE;
+use crate::serve::schedules_that_wait;
 use crate::store::{Inbox, RunHandle, StoreError};
-use crate::view::status::{AgentView, BranchView, RunView, view};
-use crate::view::text::{clean, clean_json, indented, local_time, one_line};
+use crate::view::status::{AgentView, BranchView, RunView, status_words, view};
+use crate::view::text::{clean, clean_json, in_one_line, indented, local_time, one_line};
 use crate::view::tokens;
 
 const BOLD: Style = Style::new().bold();
@@ -32,11 +34,13 @@ const MOST_FAN_OUTS: usize = 10;
 
 pub(super) fn status(args: StatusArgs) -> Result<ExitKind, UserError> {
     let store = store(&args.place)?;
-    let stored = find_run(&*store, args.run.as_deref())?;
+    let stored = choose(&*store, args.run.as_deref(), Intent::Look)?;
     let mut run = load_view(&*stored)?;
     if run.engine.is_none() {
         run.containment = Some(Containment::of_run(&scratch_folder(&args.place, stored.id())?));
     }
+    let waiting = schedules_that_wait(&*store, &state_dir(&args.place)?);
+    run.schedule_waits_since = waiting.get(stored.id()).map(|held| held.since);
     run.branches = branches_of(&*store, stored.id())?.into_iter().map(BranchView::of).collect();
     if args.json {
         let text = serde_json::to_string_pretty(&run)
@@ -74,8 +78,8 @@ pub(super) fn load_view(stored: &dyn RunHandle) -> Result<RunView, UserError> {
 }
 
 fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, place: &Place) -> io::Result<()> {
-    writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, run.status.as_str().replace('_', " "))?;
-    writeln!(out, "  workflow  {}", clean(&run.workflow))?;
+    writeln!(out, "{BOLD}{}{BOLD:#}  {}", run.run, status_words(run.status.as_str(), run.failed_workers))?;
+    writeln!(out, "  workflow  {}", in_one_line(&run.workflow))?;
     for origin in run.branched_off.iter().chain(&run.origin) {
         let step = origin.step.map_or("its end".to_owned(), |step| format!("step {step}"));
         match &origin.dropped {
@@ -118,6 +122,9 @@ fn write_for_people(out: &mut impl Write, run: &RunView, inbox: &dyn Inbox, plac
     }
     for (key, value) in &run.labels {
         writeln!(out, "  label     {}={}", clean(key), indented(value))?;
+    }
+    if let Some(since) = run.schedule_waits_since {
+        writeln!(out, "  schedule  waits for the end of this run since {}", local_time(since))?;
     }
     if let Some(result) = &run.result {
         writeln!(out, "  result    {}", one_line(result, SHOWN_CHARS))?;
@@ -182,7 +189,11 @@ fn how_to_go_on(run: &RunView) -> Option<String> {
         RunStatus::Waiting if !run.asks.is_empty() => return None,
         RunStatus::OverBudget => " --budget +5",
         RunStatus::Failed if run.steps_used_up.is_some() => " --max-steps MORE",
-        RunStatus::Waiting | RunStatus::Failed | RunStatus::Limited | RunStatus::Interrupted => "",
+        RunStatus::Waiting
+        | RunStatus::Failed
+        | RunStatus::Limited
+        | RunStatus::Interrupted
+        | RunStatus::Wedged => "",
     };
     Some(advice::command(&format!("resume {}{more}", run.run)))
 }

@@ -1,8 +1,9 @@
 //! `raymond stop`
 
 use super::args::StopArgs;
-use super::elsewhere::ended_there;
-use super::find::{find_run, store};
+use super::choose::{Intent, choose, choose_only};
+use super::elsewhere::{ended_there, wedged_there};
+use super::find::store;
 use super::print::say;
 use crate::error::{ExitKind, UserError};
 use crate::fleet::delivery::{Delivery, delivery_of};
@@ -10,7 +11,11 @@ use crate::run::driver::StopRequest;
 use crate::store::Elsewhere;
 
 pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
-    let run = find_run(&*store(&args.place)?, Some(&args.run))?;
+    let store = store(&args.place)?;
+    let run = match &args.run {
+        Some(run) => choose(&*store, Some(run), Intent::Stop)?,
+        None => choose_only(&*store, Intent::Stop)?,
+    };
     let holder = run
         .holder()
         .map_err(|error| UserError::failed(format!("cannot tell whether the run is live: {error}")))?;
@@ -18,6 +23,9 @@ pub(super) fn stop(args: StopArgs) -> Result<ExitKind, UserError> {
         say(&format!("{} is not running; nothing to stop", run.id()));
         return Ok(ExitKind::Completed);
     };
+    if let Some(wedged) = wedged_there(&*run) {
+        return Err(wedged);
+    }
     let request = StopRequest::for_run(&*run, holder.incarnation, args.now);
     let name = request.name();
     let content = serde_json::to_string(&request).map_err(|error| UserError::failed(error.to_string()))?;

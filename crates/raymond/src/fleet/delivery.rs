@@ -28,7 +28,7 @@ pub fn delivery_of(run: &dyn RunHandle, message: &str) -> Delivery {
         let mark = run.elsewhere();
         if !is_here {
             return match mark.and_then(|mark| mark.silence) {
-                Some(Silence::Workers(why)) => Delivery::Left(why),
+                Some(Silence::Workers(why) | Silence::Wedged(why)) => Delivery::Left(why),
                 Some(Silence::Engine(_) | Silence::Copy(_)) | None => Delivery::Taken,
             };
         }

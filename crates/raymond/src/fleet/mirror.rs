@@ -16,7 +16,7 @@ use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
 use super::{Address, Fleet, News, Standing, Trouble};
-use crate::run::driver::{STOP_MESSAGE, StopRequest, now};
+use crate::run::driver::{ANSWER_MESSAGE, STOP_MESSAGE, StopRequest, now};
 use crate::store::{
     Content, Elsewhere, JournalOptions, Opened, RunHandle, RunStore, RunWriter, Silence, StoreError,
 };
@@ -105,13 +105,16 @@ impl Mirror {
         Ok(address.map(|at| Self { fleet, store, run, at, copy: None }))
     }
 
-    /// Hands over what is in the inbox, then copies what is new, waiting for it up to `wait`. Says how the run stands.
+    /// Hands over what is in the inbox, then copies what is new, waiting for it up to `wait`. Says how the run stands. Answers
+    /// to a run that is stopped stay here until it goes on, so that it is known here which questions are answered.
     pub fn catch_up(&mut self, wait: Duration) -> Result<Standing, MirrorError> {
+        let was_stopped = self.is_stopped();
         let is_kept_by_another = self.is_kept_by_another();
-        let (delivered, undelivered) = match is_kept_by_another {
-            Ok(true) => self.deliver(is_overdue)?,
-            Ok(false) | Err(_) => self.deliver(|_| true)?,
+        let is_due = |message: &str, posted| {
+            !(was_stopped && message.starts_with(ANSWER_MESSAGE))
+                && (!matches!(is_kept_by_another, Ok(true)) || is_overdue(posted))
         };
+        let (delivered, undelivered) = self.deliver(is_due)?;
         let caught_up = match (undelivered, is_kept_by_another) {
             (Some(trouble), _) => Err(trouble.into()),
             (None, Ok(true)) => {
@@ -130,7 +133,25 @@ impl Mirror {
         let inbox = self.run.inbox();
         delivered.iter().try_for_each(|name| inbox.remove(name))?;
         noted?;
-        caught_up
+        match &caught_up {
+            Ok(Standing::Open) if was_stopped && !self.is_stopped() => self.catch_up(Duration::ZERO),
+            _ => caught_up,
+        }
+    }
+
+    /// Hands over all that is in the inbox, also answers to a run that is stopped: it is about to go on. Returns the names of
+    /// the messages, which are still in the inbox.
+    pub fn deliver_all(&self) -> Result<Vec<String>, Trouble> {
+        match self.deliver(|_, _| true) {
+            Ok((delivered, None)) => Ok(delivered),
+            Ok((_, Some(trouble))) => Err(trouble),
+            Err(error) => Err(Trouble::Refused(error.to_string())),
+        }
+    }
+
+    /// Whether the run stands still and may go on, as far as is known here.
+    fn is_stopped(&self) -> bool {
+        self.run.elsewhere().is_some_and(|mark| !mark.is_open && mark.ended.is_none())
     }
 
     fn copy_news(&mut self, mut wait: Duration) -> Result<Standing, MirrorError> {
@@ -144,7 +165,7 @@ impl Mirror {
             let is_enough = match standing {
                 Standing::Open => is_all || !wait.is_zero(),
                 Standing::Over | Standing::Ended(_) => is_all,
-                Standing::Unheard(_) => true,
+                Standing::Unheard(_) | Standing::Wedged(_) => true,
             };
             if is_enough {
                 if matches!(standing, Standing::Over | Standing::Ended(_)) {
@@ -161,6 +182,7 @@ impl Mirror {
             Some(Elsewhere { ended: Some(how), .. }) => Standing::Ended(how),
             Some(Elsewhere { is_open: false, .. }) => Standing::Over,
             Some(Elsewhere { silence: Some(Silence::Workers(why)), .. }) => Standing::Unheard(why),
+            Some(Elsewhere { silence: Some(Silence::Wedged(why)), .. }) => Standing::Wedged(why),
             _ => Standing::Open,
         }
     }
@@ -183,16 +205,16 @@ impl Mirror {
         Ok(false)
     }
 
-    /// Delivers the messages that are to be delivered by the time at which they were posted. Returns the names of those that
-    /// the engine now has, and why it does not have all.
+    /// Delivers the messages that are to be delivered by their names and the times at which they were posted. Returns the names
+    /// of those that the engine now has, and why it does not have all.
     fn deliver(
         &self,
-        is_to_be_delivered: impl Fn(Option<SystemTime>) -> bool,
+        is_to_be_delivered: impl Fn(&str, Option<SystemTime>) -> bool,
     ) -> Result<(Vec<String>, Option<Trouble>), MirrorError> {
         let (inbox, mut delivered) = (self.run.inbox(), Vec::new());
         for message in inbox.messages()? {
             let posted = inbox.posted_at(&message.name);
-            if !is_to_be_delivered(posted) {
+            if !is_to_be_delivered(&message.name, posted) {
                 continue;
             }
             if let Content::Text(text) = &message.content {
@@ -217,6 +239,9 @@ impl Mirror {
         let mark = match news.standing {
             Standing::Unheard(why) => {
                 return Ok(note_silence(&*self.store, &*self.run, Silence::Workers(why))?);
+            }
+            Standing::Wedged(why) => {
+                return Ok(note_silence(&*self.store, &*self.run, Silence::Wedged(why))?);
             }
             Standing::Open => Elsewhere { hosts, ..Elsewhere::open(engine, now()) },
             Standing::Over => Elsewhere { hosts, is_open: false, ..Elsewhere::open(engine, now()) },
@@ -328,6 +353,7 @@ impl Keeper {
                 match mirror.catch_up(WAIT_FOR_NEWS) {
                     Ok(Standing::Open) => continue,
                     Ok(Standing::Over | Standing::Ended(_)) => return,
+                    Ok(Standing::Wedged(why)) => tracing::debug!(run = id, why, "the run is wedged"),
                     Ok(Standing::Unheard(why)) => tracing::debug!(run = id, why, "no worker answers"),
                     Err(error) => tracing::debug!(run = id, %error, "the copy is not up to date"),
                 }
@@ -454,6 +480,18 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_is_wedged_is_marked_as_such_until_it_is_decided_again() {
+        let scene = Scene::new();
+        let wedged = Standing::Wedged("it contradicts itself".to_owned());
+        scene.fleet.stands(wedged.clone());
+        assert_eq!(scene.mirror().catch_up(Duration::ZERO).unwrap(), wedged);
+        assert_eq!(scene.mark().why_wedged(), Some("it contradicts itself"));
+        scene.fleet.stands(Standing::Open);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(scene.mark().why_wedged(), None);
+    }
+
+    #[test]
     fn messages_leave_the_inbox_once_the_engine_has_them() {
         let scene = Scene::new();
         let (run, inbox) = (scene.run(), scene.run().inbox());
@@ -470,6 +508,27 @@ mod tests {
         inbox.post("stop-any", "{}").unwrap();
         scene.mirror().catch_up(Duration::ZERO).unwrap();
         assert_eq!(delivery(), Delivery::Left("no worker".to_owned()));
+    }
+
+    #[test]
+    fn an_answer_to_a_run_that_is_stopped_stays_here_until_the_run_goes_on() {
+        let scene = Scene::new();
+        scene.fleet.stands(Standing::Over);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        let inbox = scene.run().inbox();
+        for message in ["answer-ask1", "stop-any"] {
+            inbox.post(message, "{}").unwrap();
+        }
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(
+            (scene.fleet.delivered(), inbox.contains("answer-ask1")),
+            (vec!["stop-any".to_owned()], true)
+        );
+        // Another machine may have let it go on.
+        scene.fleet.stands(Standing::Open);
+        scene.mirror().catch_up(Duration::ZERO).unwrap();
+        assert_eq!(scene.fleet.delivered(), ["stop-any", "answer-ask1"]);
+        assert!(!inbox.contains("answer-ask1"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::repository::Repository;
-use super::{Git, GitError, MOST_BYTES};
+use super::{Git, GitError, MOST_BYTES, path_of};
 
 /// How often git is asked to add the files while other processes create and remove some.
 const TRIES: usize = 12;
@@ -18,10 +18,27 @@ const TRIES: usize = 12;
 /// Adds everything that git does not ignore, but for a folder below the top. Files that cannot be read stay in the index as
 /// they are. Returns whether anything may have changed. `is_new` says that the index was not brought up to date yet.
 pub fn add_all(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Result<bool, GitError> {
+    patiently(|| {
+        let mut list: Vec<OsString> =
+            LIST.iter().chain(&["--exclude-standard", "--", ":/"]).map(OsString::from).collect();
+        list.extend(without.map(|without| format!(":(top,exclude,literal){without}").into()));
+        try_to_add(git, top, &list, is_new)
+    })
+}
+
+/// The same with files that git ignores. Returns whether anything may have changed.
+pub fn add_everything(git: &Git, top: &Path) -> Result<bool, GitError> {
+    let list: Vec<OsString> = LIST.iter().map(OsString::from).collect();
+    patiently(|| try_to_add(git, top, &list, false))
+}
+
+const LIST: [&str; 6] = ["ls-files", "-z", "--others", "--modified", "--deleted", "--deduplicate"];
+
+fn patiently(mut add: impl FnMut() -> Result<bool, GitError>) -> Result<bool, GitError> {
     let mut tried = 0;
     loop {
         tried += 1;
-        match try_to_add(git, top, without, is_new) {
+        match add() {
             // A file that vanishes while git reads it makes it give up, and nothing is added then.
             Err(GitError::Failed { .. }) if tried < TRIES => {}
             done => return done,
@@ -29,8 +46,8 @@ pub fn add_all(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Re
     }
 }
 
-fn try_to_add(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Result<bool, GitError> {
-    let Sorted { present, gone, nested } = sorted(top, changed(git, without)?);
+fn try_to_add(git: &Git, top: &Path, list: &[OsString], is_new: bool) -> Result<bool, GitError> {
+    let Sorted { present, gone, nested } = sorted(top, changed(git, list)?);
     if present.is_empty() && gone.is_empty() && nested.is_empty() && !is_new {
         return Ok(false);
     }
@@ -46,13 +63,8 @@ fn try_to_add(git: &Git, top: &Path, without: Option<&str>, is_new: bool) -> Res
 }
 
 /// The names of files that are not as the index says, from the top of the worktree.
-fn changed(git: &Git, without: Option<&str>) -> Result<Vec<Vec<u8>>, GitError> {
-    let list =
-        ["ls-files", "-z", "--others", "--modified", "--deleted", "--deduplicate", "--exclude-standard"];
-    let mut list: Vec<OsString> = list.iter().map(OsString::from).collect();
-    list.extend(["--".into(), ":/".into()]);
-    list.extend(without.map(|without| format!(":(top,exclude,literal){without}").into()));
-    let names = git.bytes(&list, &[])?;
+fn changed(git: &Git, list: &[OsString]) -> Result<Vec<Vec<u8>>, GitError> {
+    let names = git.bytes(list, &[])?;
     if names.len() as u64 >= MOST_BYTES {
         return Err(GitError::NotStarted("more files have changed than can be listed".to_owned()));
     }
@@ -139,17 +151,6 @@ fn has_commit(folder: &Path) -> bool {
     }
 }
 
-fn listed(names: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn listed(names: &[Vec<u8>]) -> Vec<u8> {
     names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
-}
-
-#[cfg(unix)]
-fn path_of(name: &[u8]) -> &Path {
-    use std::os::unix::ffi::OsStrExt;
-    Path::new(std::ffi::OsStr::from_bytes(name))
-}
-
-#[cfg(not(unix))]
-fn path_of(name: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(name).into_owned().into()
 }

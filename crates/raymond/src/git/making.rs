@@ -5,8 +5,8 @@
 //! work: it is removed and made again.
 
 use std::fs::{self, File};
-use std::io;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -110,15 +110,15 @@ fn remove_half_made(worktree: &Worktree) {
     }
 }
 
-/// Removes the locks that a killed git has left in the worktree of a worker. With them, each later call of git would
-/// fail there. Only locks from before `time` are removed: none of the programs of an earlier attempt runs any more.
+/// Removes the locks that a killed git has left in the worktree of a worker, whatever they are called. With them, later calls
+/// of git would fail there. Only locks from before `time` are removed: none of the programs of an earlier attempt runs any more.
 pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
     // Where its own file `.git` leads, an agent may have changed.
     let Some(registration) = registration(Path::new(&worktree.repository), Path::new(&worktree.path)) else {
         return;
     };
     let of_branch = Path::new(&worktree.repository).join(format!("refs/heads/{}.lock", worktree.branch));
-    for lock in [registration.folder.join("index.lock"), registration.folder.join("HEAD.lock"), of_branch] {
+    for lock in locks_in(&registration.folder).into_iter().chain([of_branch]) {
         let modified = fs::symlink_metadata(&lock).and_then(|data| data.modified());
         if modified.is_ok_and(|modified| modified < time) {
             let _ = fs::remove_file(&lock);
@@ -126,9 +126,28 @@ pub fn remove_locks_from_before(time: SystemTime, worktree: &Worktree) {
     }
 }
 
-/// Notes for good that a worktree is whole.
-pub fn finish(mark: &Path) -> io::Result<()> {
-    let file = files::open_plain_as(files::private_options().write(true).create(true).truncate(true), mark)?;
+/// The locks in what git keeps of one worktree. Links are not followed.
+fn locks_in(folder: &Path) -> Vec<PathBuf> {
+    let (mut locks, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(_) if entry.path().extension().is_some_and(|end| end == "lock") => {
+                    locks.push(entry.path())
+                }
+                _ => {}
+            }
+        }
+    }
+    locks
+}
+
+/// Notes for good that a worktree is whole, and whose it is: the run that this branch is named after.
+pub fn finish(mark: &Path, branch: &str) -> io::Result<()> {
+    let mut options = files::private_options();
+    let mut file = files::open_plain_as(options.write(true).create(true).truncate(true), mark)?;
+    file.write_all(branch.as_bytes())?;
     file.sync_all()?;
     match mark.parent() {
         Some(folder) if cfg!(unix) => files::open_folder(folder)?.sync_all(),

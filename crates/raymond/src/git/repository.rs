@@ -19,6 +19,19 @@ const MOST_POINTER_BYTES: u64 = 64 * 1024;
 /// The exit code with which git gives up.
 const FATAL: i32 = 128;
 
+/// Files that git opens in nearly every call: of a worktree, and of what all worktrees share.
+const OF_WORKTREE: [&str; 3] = ["HEAD", "index", "info/sparse-checkout"];
+const SHARED: [&str; 8] = [
+    "HEAD",
+    "packed-refs",
+    "shallow",
+    "info/attributes",
+    "info/exclude",
+    "objects/info/alternates",
+    "objects/info/commit-graph",
+    "objects/pack/multi-pack-index",
+];
+
 /// Repositories of others that git would use, so that it is not asked before each call.
 static PERMITTED: Mutex<BTreeSet<Repository>> = Mutex::new(BTreeSet::new());
 const MOST_PERMITTED: usize = 64;
@@ -90,6 +103,16 @@ impl Repository {
     /// Whether this is the first worktree of the repository, and not one that was added.
     pub fn is_main(&self) -> bool {
         self.own == self.common
+    }
+
+    /// Refuses a repository with a pipe or a device in the place of a file that git opens: it would wait for that without end.
+    pub fn check_files(&self) -> Result<(), GitError> {
+        let of_worktree = OF_WORKTREE.iter().map(|name| self.own.join(name));
+        let mut all = of_worktree.chain(SHARED.iter().map(|name| self.common.join(name)));
+        match all.find(|file| fs::metadata(file).is_ok_and(|data| !data.is_file())) {
+            Some(file) => Err(GitError::NotPlain(file)),
+            None => Ok(()),
+        }
     }
 
     /// Who may change the files of a repository decides what git does in it.

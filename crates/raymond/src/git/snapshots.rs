@@ -9,20 +9,25 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use raymond_core::snapshot::FilesSnapshot;
 
 use super::adding::add_all;
+use super::hidden::{self, unhide};
+use super::replaced::add_what_is_in_the_way;
 use super::repository::Repository;
+use super::task_files::{self, TaskFolder};
 use super::worktrees::discard;
 use super::{Git, GitError};
+use crate::files;
 
 /// Below this are the refs with the snapshots of runs.
 pub const REFS: &str = "refs/raymond";
 /// How long it may take to read all files of a folder.
-const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
+pub(super) const ADDING_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// Settings for the snapshots alone: what only warns people must not fail.
 const SETTINGS: [&str; 3] =
     ["core.safecrlf=false", "core.untrackedCache=false", "core.logAllRefUpdates=false"];
@@ -49,7 +54,13 @@ pub struct Snapshots {
     /// The folder in which the run began, if its repository is the one for all folders inside of it.
     began_in: Option<PathBuf>,
     folders: Mutex<BTreeMap<PathBuf, Arc<Mutex<Folder>>>>,
-    /// Held while the ref is moved on.
+    /// By agent. That of an agent whose snapshot is being taken is not in it.
+    task_folders: Mutex<BTreeMap<String, TaskFolder>>,
+    /// How many indexes of task folders there have been.
+    task_indexes: AtomicU64,
+    /// The tree without files in each repository.
+    empty_trees: Mutex<BTreeMap<PathBuf, String>>,
+    /// Held while a ref is moved on.
     chain: Mutex<()>,
     warned: Mutex<BTreeSet<String>>,
 }
@@ -85,6 +96,9 @@ impl Snapshots {
             own,
             began_in: began_in.map(Path::to_owned),
             folders,
+            task_folders: Mutex::default(),
+            task_indexes: AtomicU64::new(0),
+            empty_trees: Mutex::default(),
             chain: Mutex::default(),
             warned: Mutex::default(),
         };
@@ -146,7 +160,41 @@ impl Snapshots {
             folder: folder.repository.top.to_string_lossy().into_owned(),
             repository: folder.repository.common.to_string_lossy().into_owned(),
             shared,
+            task_folder: None,
         })
+    }
+
+    /// Keeps the files in the task folder of an agent that works in `cwd`, and returns their tree.
+    pub fn of_task_folder(
+        &self,
+        cwd: &Path,
+        (agent, task_folder): (&str, &Path),
+        about: &str,
+    ) -> Result<String, String> {
+        let failed =
+            |error: &dyn std::fmt::Display| format!("no snapshot of {}: {error}", task_folder.display());
+        let repository = lock(&*self.folder(cwd)?).repository.clone();
+        crate::files::create_private_folders(&self.indexes).map_err(|error| failed(&error))?;
+        let known = lock(&self.task_folders).remove(agent);
+        let mut known = known.unwrap_or_else(|| {
+            let number = self.task_indexes.fetch_add(1, Ordering::Relaxed);
+            TaskFolder::new(self.indexes.join(format!("task-{number}.index")))
+        });
+        let known_empty = lock(&self.empty_trees).get(&repository.common).cloned();
+        let empty = match known_empty {
+            Some(empty) => empty,
+            None => task_files::empty_tree(&repository).map_err(|error| failed(&error))?,
+        };
+        lock(&self.empty_trees).insert(repository.common.clone(), empty.clone());
+        let git = Git::in_repository(&repository).settings(&SETTINGS);
+        let keep = |tree: &str| {
+            let _chain = lock(&self.chain);
+            let message = format!("{} {about}, its task folder", self.run);
+            add_commit(&git, &task_files::ref_of(&self.run), tree, &message, None).map(drop)
+        };
+        let tree = known.keep((&repository, &empty), task_folder, keep).map_err(|error| failed(&error))?;
+        lock(&self.task_folders).insert(agent.to_owned(), known);
+        Ok(tree)
     }
 
     /// The tree of all files in a worktree that git does not ignore. It is on no ref, so `git gc` may remove it some day.
@@ -244,6 +292,9 @@ impl Folder {
         let is_new = self.copy_index(indexes).map_err(|error| GitError::NotStarted(error.to_string()))?;
         let git = self.git().variable("GIT_INDEX_FILE", &self.index).patience(ADDING_LIMIT);
         let top = &self.repository.top;
+        if is_new {
+            unhide(&git, top)?;
+        }
         let own = own.strip_prefix(top).ok().and_then(Path::to_str).filter(|own| !own.is_empty());
         // A try that fails may have added a part.
         let known = self.tree.take().filter(|_| !is_new);
@@ -273,27 +324,38 @@ impl Folder {
             return Ok(false);
         }
         crate::files::create_private_folders(indexes)?;
-        crate::files::copy(&path, &self.index)?.set_modified(version.0)?;
+        hidden::copy(&path, &self.index)?;
         self.copied = Some(version);
         Ok(true)
     }
 
     /// Puts a commit on the ref.
     fn commit(&self, name: &str, tree: &str, message: &str) -> Result<String, GitError> {
-        let git = ["AUTHOR", "COMMITTER"].iter().fold(self.git(), |git, who| {
-            git.variable(&format!("GIT_{who}_NAME"), "Raymond")
-                .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
-        });
-        let tip = git.text(&["rev-parse", "--verify", "--quiet", name]).ok();
         // The history of a branch begins in another run, whose ref has the snapshots up to there.
-        let parent = tip.clone().or_else(|| self.last.as_ref().map(|(commit, _)| commit.clone()));
-        let mut make = vec!["commit-tree", "-m", message];
-        make.extend(parent.iter().flat_map(|parent| ["-p", parent.as_str()]));
-        make.push(tree);
-        let commit = git.text(&make)?;
-        git.set_own_ref(name, &commit, tip.as_deref())?;
-        Ok(commit)
+        let before = self.last.as_ref().map(|(commit, _)| commit.as_str());
+        add_commit(&self.git(), name, tree, message, before)
     }
+}
+
+/// Puts a commit on a ref. `before` comes before the first one.
+fn add_commit(
+    git: &Git,
+    name: &str,
+    tree: &str,
+    message: &str,
+    before: Option<&str>,
+) -> Result<String, GitError> {
+    let git = ["AUTHOR", "COMMITTER"].iter().fold(git.clone(), |git, who| {
+        git.variable(&format!("GIT_{who}_NAME"), "Raymond")
+            .variable(&format!("GIT_{who}_EMAIL"), "raymond@localhost")
+    });
+    let tip = git.text(&["rev-parse", "--verify", "--quiet", name]).ok();
+    let mut make = vec!["commit-tree", "-m", message];
+    make.extend(tip.as_deref().or(before).iter().flat_map(|parent| ["-p", parent]));
+    make.push(tree);
+    let commit = git.text(&make)?;
+    git.set_own_ref(name, &commit, tip.as_deref())?;
+    Ok(commit)
 }
 
 impl Drop for Snapshots {
@@ -326,10 +388,25 @@ impl Purpose {
     }
 }
 
-/// The event is there: from now on the worktree is like any other.
-pub fn unlock(dir: &Path) {
-    // A worktree that stays locked only cannot be removed so easily.
-    let _ = Git::in_folder(dir).text(&[OsStr::new("worktree"), OsStr::new("unlock"), dir.as_os_str()]);
+/// The file in which git's folder of a worktree has the id of the run that it was made for.
+const OWNER: &str = "raymond-run";
+const MAX_OWNER_BYTES: u64 = 4096;
+
+/// The event is there: from now on the worktree is the run's, and otherwise like any other.
+pub fn unlock(dir: &Path, run: &str) {
+    let Ok(repository) = Repository::around(dir) else { return };
+    // As long as it is locked, the lock names the run. That it cannot be removed so easily then is all that differs.
+    if !repository.is_main() && files::write_private(&repository.own.join(OWNER), run.as_bytes()).is_ok() {
+        let _ = Git::in_folder(dir).text(&[OsStr::new("worktree"), OsStr::new("unlock"), dir.as_os_str()]);
+    }
+}
+
+/// The worktree around a folder, with the run whose files were restored into it when it was made.
+pub fn made_for(folder: &Path) -> Option<(PathBuf, String)> {
+    let repository = Repository::around(folder).ok().filter(|repository| !repository.is_main())?;
+    let read = |name| files::read_text(&repository.own.join(name), MAX_OWNER_BYTES).ok();
+    let run = read(OWNER).or_else(|| Some(Purpose::read(read("locked")?.trim())?.run))?;
+    Some((repository.top, run))
 }
 
 /// Puts the files of a snapshot back.
@@ -393,9 +470,9 @@ impl Restoring {
         discard(&self.folder.git(), dir)
     }
 
-    /// Puts the files back where they were. The index, HEAD and ignored files stay as they are. Returns the ref below
-    /// `kept` that has what was replaced, if that was in none of the `saved` commits and not committed; without `force`
-    /// nothing is done then, and the inner error says what it is.
+    /// Puts the files back where they were. The index and HEAD stay as they are, and so do ignored files where the snapshot has
+    /// none. Returns the ref below `kept` that has what was replaced, if that was in none of the `saved` commits and not
+    /// committed; without `force` nothing is done then, and the inner error says what it is.
     pub fn in_place(
         mut self,
         commit: &str,
@@ -404,27 +481,74 @@ impl Restoring {
         force: bool,
     ) -> Result<Result<Option<String>, String>, GitError> {
         let now = self.folder.tree(&self.indexes, &self.own)?;
-        let git = self.folder.git();
-        let is_tree =
-            |name: &str| git.text(&["rev-parse", &format!("{name}^{{tree}}")]).is_ok_and(|tree| tree == now);
+        let git = self.folder.git().variable("GIT_INDEX_FILE", &self.folder.index).patience(ADDING_LIMIT);
+        let ignored = add_what_is_in_the_way(&git, &self.folder.repository.top, &now, commit)?;
+        let all = if ignored.is_empty() { now.clone() } else { git.text(&["write-tree"])? };
+        // Git removes what no ref has any more, as after a removal of the run that was interrupted.
+        let has_ref = |saved: &&str| {
+            let list = ["for-each-ref", "--count=1", &format!("--contains={saved}"), REFS, "refs/heads"];
+            git.text(&list).is_ok_and(|found| !found.trim().is_empty())
+        };
+        let saved = saved.iter().map(|saved| saved.as_str()).filter(has_ref);
+        let keepers: Vec<&str> = [commit, "HEAD"].into_iter().chain(saved).collect();
+        let is_tree_of =
+            |name: &&str| git.text(&["rev-parse", &format!("{name}^{{tree}}")]).is_ok_and(|tree| tree == now);
+        let is_saved = keepers.iter().any(is_tree_of);
+        let mut ignored: BTreeSet<String> =
+            ignored.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        for keeper in &keepers {
+            if ignored.is_empty() {
+                break;
+            }
+            // A repository without a commit has no HEAD.
+            let Ok(changed) = changed(&git, keeper, &all) else { continue };
+            ignored = changed.into_iter().filter(|name| ignored.contains(name)).collect();
+        }
         let mut kept_as = None;
-        if !is_tree(commit) && !is_tree("HEAD") && !saved.iter().any(|saved| is_tree(saved)) {
+        if !is_saved || !ignored.is_empty() {
             if !force {
-                let compare =
-                    ["diff", "--name-only", "--no-ext-diff", "--submodule=short", "HEAD", &now, "--"];
-                let names = git.text(&[PLAIN_NAMES, &compare].concat());
-                return Ok(Err(first_of(&names.unwrap_or_default())));
+                let others =
+                    if is_saved { Vec::new() } else { changed(&git, "HEAD", &now).unwrap_or_default() };
+                return Ok(Err(first_of(&[others, ignored.into_iter().collect()].concat())));
             }
             let listed = git.text(&["for-each-ref", "--format=%(refname)", kept])?;
             let number = listed.lines().filter_map(|name| name.rsplit('/').next()?.parse::<u64>().ok()).max();
             let name = format!("{kept}/{}", number.unwrap_or(0) + 1);
-            self.folder.commit(&name, &now, "Files that were replaced")?;
+            self.folder.commit(&name, &all, "Files that were replaced")?;
             kept_as = Some(name);
         }
-        let git = git.variable("GIT_INDEX_FILE", &self.folder.index).patience(ADDING_LIMIT);
-        git.text(&["read-tree", "-u", "--reset", commit])?;
+        let target = self.with_own_folder(&git, commit)?;
+        git.text(&["read-tree", "-u", "--reset", &target])?;
         Ok(Ok(kept_as))
     }
+
+    /// A commit, or its tree with Raymond's own folder as it is now: settings in it may be part of the repository, and snapshots do not
+    /// look at them.
+    fn with_own_folder(&self, git: &Git, commit: &str) -> Result<String, GitError> {
+        let own = self.own.strip_prefix(&self.folder.repository.top).ok().and_then(Path::to_str);
+        let Some(own) = own.filter(|own| !own.is_empty()) else { return Ok(commit.to_owned()) };
+        let pattern = format!(":(top,literal){own}");
+        let in_index = git.bytes(&["ls-files", "-z", "--", &pattern], &[])?;
+        let in_commit = git.bytes(&["ls-tree", "-r", "-z", "--name-only", commit, "--", own], &[])?;
+        if in_index.is_empty() && in_commit.is_empty() {
+            return Ok(commit.to_owned());
+        }
+        git.bytes(&["update-index", "-q", "--add", "--remove", "-z", "--stdin"], &in_index)?;
+        let entries = git.bytes(&["ls-files", "-z", "--stage", "--", &pattern], &[])?;
+        let git = git.clone().variable("GIT_INDEX_FILE", self.indexes.join("target.index"));
+        git.text(&["read-tree", commit])?;
+        git.bytes(&["update-index", "--force-remove", "-z", "--stdin"], &in_commit)?;
+        git.bytes(&["update-index", "-z", "--index-info"], &entries)?;
+        git.text(&["write-tree"])
+    }
+}
+
+/// The names of the files that differ between two trees.
+fn changed(git: &Git, before: &str, after: &str) -> Result<Vec<String>, GitError> {
+    let compare = ["diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after, "--"];
+    let names = git.bytes(&compare, &[])?;
+    let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+    Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
 }
 
 impl Drop for Restoring {
@@ -433,13 +557,13 @@ impl Drop for Restoring {
     }
 }
 
-/// The first lines, in one.
-fn first_of(lines: &str) -> String {
+/// The first names, in one line.
+pub fn first_of(names: &[String]) -> String {
     const SHOWN: usize = 3;
-    let first: Vec<&str> = lines.lines().take(SHOWN).collect();
-    match lines.lines().count() - first.len() {
-        0 => first.join(", "),
-        more => format!("{} and {more} more", first.join(", ")),
+    let first = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 

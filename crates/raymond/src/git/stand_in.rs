@@ -20,7 +20,9 @@ use crate::{config, files};
 
 /// What git finds through the stand-in. Missing folders cannot be made through a link, so what makes them comes first.
 const LINKED: [&str; 9] =
-    ["objects", "refs", "packed-refs", "reftable", "logs", "info", "worktrees", "shallow", "lfs"];
+    ["objects", "refs", "packed-refs", "reftable", "logs", INFO, "worktrees", "shallow", "lfs"];
+/// Where attributes and patterns are that belong to the repository and to no commit.
+const INFO: &str = "info";
 /// How long HEAD may be.
 const MOST_HEAD_BYTES: u64 = 64 * 1024;
 /// After this time the stand-in of a killed process is removed. No call of git may take so long.
@@ -32,7 +34,8 @@ const MOST_TRIES: u32 = 100;
 pub struct StandIn(PathBuf);
 
 impl StandIn {
-    pub fn of(repository: &Repository, settings: &Settings) -> io::Result<Self> {
+    /// `attributes` take the place of the repository's own, and come before those in its files.
+    pub fn of(repository: &Repository, settings: &Settings, attributes: Option<&str>) -> io::Result<Self> {
         let stand_in = Self(new_folder()?);
         let common = &repository.common;
         files::write_private(&stand_in.0.join("config"), settings.text.as_bytes())?;
@@ -40,7 +43,11 @@ impl StandIn {
             files::write_private(&stand_in.0.join("HEAD"), &head)?;
         }
         make_folder_for_large_files(repository);
-        for name in LINKED {
+        if let Some(attributes) = attributes {
+            fs::create_dir(stand_in.0.join(INFO))?;
+            files::write_private(&stand_in.0.join(INFO).join("attributes"), attributes.as_bytes())?;
+        }
+        for name in LINKED.into_iter().filter(|name| attributes.is_none() || *name != INFO) {
             let original = common.join(name);
             // Git writes packed references through a link, even if there are none yet.
             if name == "packed-refs" || name == "lfs" || original.symlink_metadata().is_ok() {
@@ -48,6 +55,11 @@ impl StandIn {
             }
         }
         Ok(stand_in)
+    }
+
+    /// A folder with nothing in it, for one caller.
+    pub fn empty() -> io::Result<Self> {
+        new_folder().map(Self)
     }
 
     pub fn path(&self) -> &Path {

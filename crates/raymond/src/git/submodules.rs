@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::hidden::unhidden;
 use super::{Git, GitError};
 
 /// How deep repositories may lie in each other.
@@ -31,7 +32,7 @@ pub fn dirty(git: &Git, top: &Path) -> Result<Option<String>, GitError> {
 
 fn dirty_within(git: &Git, top: &Path, depth: usize) -> Result<Option<String>, GitError> {
     let status = ["status", "--porcelain=v2", "-z", "--untracked-files=no", COMMITS_ALONE];
-    if let Some(path) = git.text(&status)?.split('\0').find_map(changed) {
+    if let Some(path) = unhidden(git)?.git.text(&status)?.split('\0').find_map(changed) {
         return Ok(Some(path.to_owned()));
     }
     for name in present(git, top)? {
@@ -48,7 +49,7 @@ fn is_dirty(top: &Path, depth: usize) -> Result<bool, GitError> {
     }
     let git = Git::in_folder(top);
     let status = ["status", "--porcelain", "-z", "--untracked-files=normal", COMMITS_ALONE];
-    Ok(!git.text(&status)?.is_empty() || dirty_within(&git, top, depth)?.is_some())
+    Ok(!unhidden(&git)?.git.text(&status)?.is_empty() || dirty_within(&git, top, depth)?.is_some())
 }
 
 /// The path of a submodule that has changed, from an entry of git's status.

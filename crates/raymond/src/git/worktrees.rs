@@ -7,11 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use raymond_core::input::NewWorktree;
-use raymond_core::worktree::{Wanted, Worktree, branch};
+use raymond_core::worktree::{BRANCH_PREFIX, Wanted, Worktree, branch};
 
+use super::hidden::unhidden;
 use super::repository::{OfRun, Repository, registration};
 use super::submodules::{self, COMMITS_ALONE};
 use super::{Git, GitError};
+use crate::files;
 
 /// What the file begins with that says that a worktree was made. No name of a worktree begins with a dot.
 const MARK: &str = ".made-";
@@ -99,6 +101,17 @@ impl Worktrees {
     pub fn mark(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{MARK}{name}"))
     }
+}
+
+/// Why a run must not work in a worktree, or remove it: it is another run's. Its mark lies in the folder of the run, and says
+/// whose it is, unless an earlier version has made it.
+pub fn refused(worktree: &Worktree, mark: &Path) -> Option<String> {
+    let run = mark.parent()?.file_name()?.to_str()?;
+    let marked = files::read_text(mark, files::MAX_SETTINGS_BYTES).unwrap_or_default();
+    let known = [worktree.branch.as_str(), marked.as_str()];
+    let other = known.into_iter().find(|known| !known.is_empty() && *known != branch(run, &worktree.name))?;
+    let path = &worktree.path;
+    Some(format!("{path} is not a folder of {run}: in it, another run works on the branch `{other}`"))
 }
 
 fn as_text(path: PathBuf) -> Result<String, String> {
@@ -197,6 +210,14 @@ fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
+/// Whether the branch of a worktree is there.
+pub fn has_branch(worktree: &Worktree) -> bool {
+    let repository = Path::new(&worktree.repository);
+    let reference = format!("refs/heads/{}", worktree.branch);
+    let is_there = || Git::of_repository(repository).text(&["rev-parse", "--verify", "--quiet", &reference]);
+    repository.is_dir() && is_there().is_ok()
+}
+
 fn remove_folder(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(data) if data.is_dir() => fs::remove_dir_all(path),
@@ -291,6 +312,12 @@ impl Worktrees {
     }
 
     fn remove(&self, worktree: &Worktree, unsaved: Unsaved) -> Result<(), String> {
+        let refused = || refused(worktree, &self.mark(&worktree.name));
+        if let Some(why) =
+            Some(&worktree.path).filter(|path| Path::new(path).exists()).and_then(|_| refused())
+        {
+            return Err(why);
+        }
         let git = Git::of_repository(Path::new(&worktree.repository));
         if Path::new(&worktree.path).exists() {
             match unsaved {
@@ -344,7 +371,7 @@ pub fn unsaved(worktree: &Worktree) -> Option<String> {
     };
     let git = Git::in_repository(&repository);
     let status = ["status", "--porcelain", "-z", "--untracked-files=normal", COMMITS_ALONE];
-    let status = match git.text(&status) {
+    let status = match unhidden(&git).and_then(|all| all.git.text(&status)) {
         Ok(status) => status,
         Err(error) => return Some(error.to_string()),
     };
@@ -392,11 +419,21 @@ fn unreachable_commits(git: &Git) -> Option<String> {
     }
 }
 
-/// A branch on which nothing was committed is of no use, unless it is checked out somewhere.
+/// A branch on which nothing was committed is of no use, unless it is checked out somewhere. After going back, it begins with
+/// commits of the same worker, and stays if only branches of other runs have them.
 fn remove_unused_branch(git: &Git, worktree: &Worktree) {
     let reference = format!("refs/heads/{}", worktree.branch);
     let about = git.text(&["for-each-ref", "--format=%(objectname) %(worktreepath)", &reference]);
-    if about.is_ok_and(|about| about.trim_end() == worktree.base) {
+    let of_run = reference.strip_suffix(&worktree.name).unwrap_or(&reference);
+    let of_runs = format!("refs/heads/{BRANCH_PREFIX}/");
+    let contains = format!("--contains={}", worktree.base);
+    let having = ["for-each-ref", "--format=%(refname)", &contains, "refs/heads", "refs/remotes"];
+    let is_of_others = || {
+        let having = git.text(&having).unwrap_or_default();
+        let mut others = having.lines().filter(|name| *name != reference).peekable();
+        others.peek().is_some() && others.all(|name| name.starts_with(&of_runs) && !name.starts_with(of_run))
+    };
+    if about.is_ok_and(|about| about.trim_end() == worktree.base) && !is_of_others() {
         // The last argument: only if it is still there.
         let _ = git.text(&["update-ref", "-d", &reference, &worktree.base]);
     }

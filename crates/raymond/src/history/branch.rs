@@ -64,9 +64,26 @@ pub fn begin(
     store.run(id)?.load().map(drop)
 }
 
-/// Where a run left the one that it goes on from, if it is a branch. A run that was rewound is among its own origins.
+/// Where a run left the one that it goes on from, if it is a branch. A run that was rewound is among its own origins, and may
+/// have been taken back further than that.
 pub fn branched_off(run: &dyn RunHandle) -> Result<Option<Origin>, StoreError> {
-    Ok(run.origins()?.into_iter().find(|origin| origin.run != run.id()))
+    let origins = run.origins()?;
+    let Some(at) = origins.iter().position(|origin| origin.run != run.id()) else { return Ok(None) };
+    let mut left = origins[at].clone();
+    if let Some(back) =
+        origins[..at].iter().min_by_key(|origin| origin.seq).filter(|back| back.seq < left.seq)
+    {
+        (left.seq, left.step) = (back.seq, back.step);
+    }
+    Ok(Some(left))
+}
+
+/// The runs that keep what rewinds of this one have dropped, the newest first.
+pub fn keepers_of(store: &dyn RunStore, id: &str) -> Result<Vec<String>, StoreError> {
+    let keeps = |(run, origin): (String, Origin)| origin.kept_from.map(|_| (origin.seq, run));
+    let mut keepers: Vec<(u64, String)> = branches_of(store, id)?.into_iter().filter_map(keeps).collect();
+    keepers.sort_unstable_by(|one, other| other.cmp(one));
+    Ok(keepers.into_iter().map(|(_, run)| run).collect())
 }
 
 /// The runs that go on from this one, each with the point at which it left it.

@@ -1,9 +1,13 @@
 //! Removes a run: its journal, payloads, debug files, task folders, git refs and worktrees.
 //!
-//! What only the journal knows, its worktrees and refs, is removed first. Then goes the first segment of the journal, and
-//! with it the run. So a removal that was interrupted can be repeated: either the run is still there, or what is left of
-//! it is found by the names of its files.
+//! What only the journal knows, its worktrees and refs, is removed first. Then the first segment of the journal gets another
+//! name, and with that the run is gone. So a removal that was interrupted can be repeated: either the run is still there, or what
+//! is left of it is found by the names of its files, and that segment shows whose they are.
+//!
+//! Each repository is asked once for the refs of all runs, so that removing many runs takes as long for each as removing one.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +17,7 @@ use raymond_core::worktree::Worktree;
 
 use crate::git::repository::Repository;
 use crate::git::worktrees::{Kept, Unsaved, Worktrees, unsaved};
-use crate::git::{Git, snapshots};
+use crate::git::{Git, SHORT_PATIENCE, snapshots, task_files};
 use crate::store::StateDir;
 
 /// Below this are the refs with what was put aside for runs.
@@ -34,43 +38,101 @@ pub struct Remains {
     /// Refs that hold what was not committed.
     pub kept_refs: Vec<(PathBuf, String)>,
     places: Worktrees,
-    /// The file by which the rest is known for this user's.
-    mark: PathBuf,
+    /// The first segment of the journal, and what it is called while the rest is removed.
+    journal: (PathBuf, PathBuf),
+    /// The file by which the rest is known for a run's.
+    proof: PathBuf,
+}
+
+/// The refs of all runs below [`ALL_REFS`], by repository and run.
+#[derive(Debug, Default)]
+pub struct KnownRefs(RefCell<BTreeMap<PathBuf, Result<RefsByRun, String>>>);
+
+type RefsByRun = BTreeMap<String, Vec<String>>;
+
+impl KnownRefs {
+    /// The refs of a run that begin with this. That git does not answer is an error.
+    fn of(&self, repository: &Path, below: &str, id: &str) -> io::Result<Vec<(PathBuf, String)>> {
+        let mut known = self.0.borrow_mut();
+        let known = known.entry(repository.to_owned()).or_insert_with(|| list_refs(repository));
+        let known = known.as_ref().map_err(|error| io::Error::other(error.clone()))?;
+        let names = known.get(id).into_iter().flatten().filter(|name| run_of(name, below).is_some());
+        Ok(names.map(|name| (repository.to_owned(), name.clone())).collect())
+    }
+}
+
+/// What holds refs of runs: a run's are named by its id, or below it.
+const ALL_REFS: [&str; 3] = [snapshots::REFS, task_files::REFS, KEPT_REFS];
+
+/// A repository in which git finds no way has none.
+fn list_refs(repository: &Path) -> Result<RefsByRun, String> {
+    let list = [&["for-each-ref", "--format=%(refname)"], &ALL_REFS[..]].concat();
+    let listed = match Git::of_repository(repository).patience(SHORT_PATIENCE).text(&list) {
+        Err(error) if error.is_no_answer() => return Err(error.to_string()),
+        listed => listed.unwrap_or_default(),
+    };
+    let mut refs = RefsByRun::new();
+    for name in listed.lines() {
+        if let Some(id) = ALL_REFS.iter().find_map(|below| run_of(name, below)) {
+            refs.entry(id.to_owned()).or_default().push(name.to_owned());
+        }
+    }
+    Ok(refs)
+}
+
+fn run_of<'n>(name: &'n str, below: &str) -> Option<&'n str> {
+    name.strip_prefix(below)?.strip_prefix('/')?.split('/').next()
 }
 
 impl Remains {
-    /// Everything that is there of a run. `run` is its state, if its journal can be read.
-    pub fn of(dir: &StateDir, id: &str, run: Option<&Run>) -> io::Result<Self> {
-        let files = dir.files_of(id).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let files: Vec<PathBuf> =
-            files.into_iter().filter(|path| fs::symlink_metadata(path).is_ok()).collect();
+    /// Everything that is there of a run. `run` is its state, if its journal can be read, and `listed` are the segments that a
+    /// listing has shown, if one was made.
+    pub fn of(
+        dir: &StateDir,
+        id: &str,
+        (run, listed): (Option<&Run>, Option<&[u32]>),
+        known: &KnownRefs,
+    ) -> io::Result<Self> {
+        let files = match (dir.has_run(id), listed) {
+            (true, Some(listed)) => dir.files_with(id, listed),
+            (true, None) => dir.files_of(id),
+            (false, _) => Ok(Vec::new()),
+        };
+        let files = files.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+        let journal = (dir.path().join(format!("{id}.jsonl")), dir.removed_journal(id));
+        let will_be_there = |path: &PathBuf| is_there(path) || *path == journal.1 && is_there(&journal.0);
+        let files: Vec<PathBuf> = files.into_iter().filter(will_be_there).collect();
         let places = Worktrees::new(dir.worktrees(id), id);
         let worktrees: Vec<Worktree> = match run {
             Some(run) => run.own_worktrees().cloned().collect(),
-            None => places.found(),
+            None if dir.has_run(id) => places.found(),
+            None => Vec::new(),
         };
         let folders = run.map(|run| PathBuf::from(&run.cwd)).into_iter();
         let repositories = repositories(folders.chain([dir.path().to_owned()]), &worktrees);
         let refs = |below: &str| {
-            let of = |repository: &PathBuf| refs_below(repository, &format!("{below}/{id}"));
-            repositories.iter().flat_map(of).collect()
+            let of = |repository: &PathBuf| known.of(repository, below, id);
+            let all = repositories.iter().map(of).collect::<io::Result<Vec<_>>>();
+            all.map(|all| all.concat())
         };
         Ok(Self {
             id: id.to_owned(),
             bytes: files.iter().map(|path| size_of(path)).sum(),
             files,
-            refs: refs(snapshots::REFS),
-            kept_refs: refs(KEPT_REFS),
-            worktrees_there: worktrees.iter().filter(is_there).count(),
+            refs: [refs(snapshots::REFS)?, refs(task_files::REFS)?].concat(),
+            kept_refs: refs(KEPT_REFS)?,
+            worktrees_there: worktrees.iter().filter(has_folder).count(),
             worktrees,
             places,
-            mark: dir.mark(id),
+            journal,
+            proof: if dir.own().run(id).is_some() { dir.mark(id) } else { dir.removed_journal(id) },
         })
     }
 
     /// The worktrees that stay because something would be lost with them.
     pub fn unsaved(&self) -> Vec<Kept> {
-        let there = self.worktrees.iter().filter(is_there);
+        let there = self.worktrees.iter().filter(has_folder);
         let kept = |worktree: &Worktree| {
             let why = unsaved(worktree)?;
             Some(Kept { path: worktree.path.clone(), branch: worktree.branch.clone(), why })
@@ -86,10 +148,11 @@ impl Remains {
             let git = Git::of_repository(repository);
             git.text(&["update-ref", "-d", name]).map_err(io::Error::other)?;
         }
-        // It stays with what stays, so that a later call can remove that.
-        for path in self.files.iter().filter(|path| kept.is_empty() || **path != self.mark) {
-            remove(path)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let (journal, removed) = &self.journal;
+        // The proof stays with what stays, so that a later call can remove that.
+        for path in self.files.iter().filter(|path| kept.is_empty() || **path != self.proof) {
+            let done = if path == journal { fs::rename(journal, removed) } else { remove(path) };
+            done.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         }
         if kept.is_empty() {
             self.places.remove_marks();
@@ -98,7 +161,7 @@ impl Remains {
     }
 }
 
-fn is_there(worktree: &&Worktree) -> bool {
+fn has_folder(worktree: &&Worktree) -> bool {
     Path::new(&worktree.path).exists()
 }
 
@@ -116,12 +179,6 @@ fn repositories(folders: impl Iterator<Item = PathBuf>, worktrees: &[Worktree]) 
     all
 }
 
-/// The ref of this name, and the refs below it.
-fn refs_below(repository: &Path, name: &str) -> Vec<(PathBuf, String)> {
-    let listed = Git::of_repository(repository).text(&["for-each-ref", "--format=%(refname)", name]);
-    listed.unwrap_or_default().lines().map(|name| (repository.to_owned(), name.to_owned())).collect()
-}
-
 /// The bytes in a file, or in all files of a folder. Links are not followed.
 fn size_of(path: &Path) -> u64 {
     let Ok(data) = fs::symlink_metadata(path) else { return 0 };
@@ -132,9 +189,10 @@ fn size_of(path: &Path) -> u64 {
     entries.map(|entry| size_of(&entry.path())).sum()
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+/// Removes a file or a folder that need not be there. A link is not followed.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
-        Ok(data) if data.is_dir() => fs::remove_dir_all(path),
+        Ok(data) if data.is_dir() => crate::files::remove_tree(path),
         Ok(_) => fs::remove_file(path),
         Err(error) => Err(error),
     };

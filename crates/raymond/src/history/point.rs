@@ -33,7 +33,7 @@ pub enum NoPoint {
         step: u64,
         last: Option<u64>,
     },
-    /// The events of the step were deleted; the events from the first number to the second are gone.
+    /// The end of the step was deleted; the events from the first number to the second are gone.
     Deleted {
         run: String,
         step: u64,
@@ -61,6 +61,14 @@ impl Point {
     }
 }
 
+/// Says that the end of a step was deleted, if it was.
+pub fn check_kept(run: &dyn RunHandle, step: u64) -> Result<(), NoPoint> {
+    match end_of_step(run, step) {
+        Err(NoPoint::Running { .. } | NoPoint::Unknown { .. }) => Ok(()),
+        other => other.map(drop),
+    }
+}
+
 /// The last event of the batch in which a step ended.
 fn end_of_step(run: &dyn RunHandle, step: u64) -> Result<u64, NoPoint> {
     let mut events = run.events(Start::After(0))?;
@@ -71,7 +79,7 @@ fn end_of_step(run: &dyn RunHandle, step: u64) -> Result<u64, NoPoint> {
             match (&event.body, ended_step(event)) {
                 (_, Some(ended)) => last_ended = last_ended.max(Some(ended)),
                 (Body::StepStarted(started), _) => has_begun |= started.step == step,
-                (Body::Snapshot { state }, _) if state.steps_started >= step => {
+                (Body::Snapshot { state }, _) if state.steps_started >= step && !state.is_under_way(step) => {
                     deleted.get_or_insert((last_seq + 1, event.seq));
                 }
                 _ => {}
@@ -84,7 +92,7 @@ fn end_of_step(run: &dyn RunHandle, step: u64) -> Result<u64, NoPoint> {
     }
     let run = run.id().to_owned();
     Err(match deleted {
-        Some(events) if !has_begun => NoPoint::Deleted { run, step, events },
+        Some(events) => NoPoint::Deleted { run, step, events },
         _ if has_begun => NoPoint::Running { run, step },
         _ => NoPoint::Unknown { run, step, last: last_ended },
     })

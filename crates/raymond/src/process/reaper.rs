@@ -28,6 +28,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// is not waited for any longer.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// After this time without a scan that succeeds, nothing more can be known of the processes, and they are given up.
+const SCAN_PATIENCE: Duration = Duration::from_secs(30);
+
 /// A scan is not atomic. A process may start a child in a part of the table that was already scanned, and exit before
 /// its own entry is scanned. So two empty scans in a row are needed.
 const EMPTY_SCANS_NEEDED: u32 = 2;
@@ -169,11 +172,24 @@ struct Worker {
     scans: Arc<AtomicU64>,
     active: Vec<ActiveRequest>,
     pause: Duration,
+    scan: fn(&[&Target]) -> io::Result<Table>,
+    /// Since when no scan has succeeded.
+    blind_since: Option<Instant>,
+    patience: Duration,
 }
 
 impl Worker {
     fn new(requests: Receiver<Request>, grace: Duration, scans: Arc<AtomicU64>) -> Self {
-        Worker { requests, grace, scans, active: Vec::new(), pause: SHORTEST_PAUSE }
+        Worker {
+            requests,
+            grace,
+            scans,
+            active: Vec::new(),
+            pause: SHORTEST_PAUSE,
+            scan: Table::scan,
+            blind_since: None,
+            patience: SCAN_PATIENCE,
+        }
     }
 
     fn run(mut self) {
@@ -209,10 +225,19 @@ impl Worker {
 
     fn tick(&mut self) {
         let targets: Vec<&Target> = self.active.iter().flat_map(|active| &active.request.targets).collect();
-        // What prevents a scan (too many open files, for example) may be over by the next tick.
-        let Ok(table) = Table::scan(&targets) else { return };
-        self.scans.fetch_add(1, Ordering::Relaxed);
+        let scanned = (self.scan)(&targets);
         let now = Instant::now();
+        let table = match scanned {
+            Ok(table) => table,
+            // What prevents a scan (too many open files, for example) may be over by the next tick.
+            Err(_) if now - *self.blind_since.get_or_insert(now) < self.patience => return,
+            Err(error) => {
+                tracing::error!(%error, "cannot look at the processes of the system");
+                return self.active.drain(..).for_each(ActiveRequest::give_up);
+            }
+        };
+        self.blind_since = None;
+        self.scans.fetch_add(1, Ordering::Relaxed);
         for mut request in std::mem::take(&mut self.active) {
             if request.advance(&table, now) {
                 request.finish();
@@ -249,7 +274,11 @@ struct KnownProcess {
 
 impl KnownProcess {
     fn new(process: &Process) -> Self {
-        KnownProcess { started: process.started, told: None, killed_at: None, refused: false }
+        Self::unseen(process.started)
+    }
+
+    fn unseen(started: u64) -> Self {
+        KnownProcess { started, told: None, killed_at: None, refused: false }
     }
 
     fn is_beyond_reach(&self, now: Instant) -> bool {
@@ -339,6 +368,18 @@ impl ActiveRequest {
         }
     }
 
+    /// Kills what can be killed unseen, and reports every process that may be alive.
+    fn give_up(mut self) {
+        let targets = &self.request.targets;
+        let killed =
+            targets.iter().filter(|target| target.cgroup.as_ref().is_some_and(|cgroup| cgroup.kill()));
+        let _ = killed.count();
+        for group in targets.iter().filter_map(|target| target.group) {
+            self.known.entry(group.id).or_insert(KnownProcess::unseen(group.started));
+        }
+        self.finish();
+    }
+
     fn finish(self) {
         let Request { targets, report } = self.request;
         // Cgroups are given back first: this process may end as soon as it gets the report.
@@ -367,5 +408,25 @@ mod tests {
         Reaper::start().unwrap().work_here(Request { targets: vec![Target::by_token(token)], report });
         assert_eq!(survivors.recv().unwrap(), [] as [i32; 0]);
         assert!(!child.wait().unwrap().success());
+    }
+
+    /// For example, `/proc` may have been hidden since the start.
+    #[test]
+    fn processes_that_can_never_be_seen_are_given_up() {
+        let (requests, receiver) = mpsc::channel();
+        let blind = |_: &[&Target]| Err(io::ErrorKind::PermissionDenied.into());
+        let worker = Worker {
+            scan: blind,
+            patience: Duration::from_millis(20),
+            ..Worker::new(receiver, DEFAULT_GRACE, Arc::default())
+        };
+        let (report, survivors) = mpsc::channel();
+        let report = Box::new(move |found| report.send(found).unwrap());
+        let group = Some(Group { id: i32::MAX, session: 0, started: 1 });
+        let target = Target { group, ..Target::by_token("unseen") };
+        requests.send(Request { targets: vec![target], report }).unwrap();
+        drop(requests);
+        worker.run();
+        assert_eq!(survivors.recv().unwrap(), [i32::MAX], "it may be alive");
     }
 }

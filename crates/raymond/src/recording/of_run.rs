@@ -13,7 +13,7 @@ use super::{Places, RecordedTurn, prompt_hash};
 use crate::error::UserError;
 use crate::files;
 use crate::process::secrets::Secrets;
-use crate::run::prepare::file_name_of;
+use crate::run::prepare::task_folder_of;
 use crate::store::{Payloads, RunHandle, Start, StoreError};
 use crate::view::debug::{DebugFolder, StepName};
 
@@ -87,7 +87,7 @@ impl Reading<'_> {
                     self.traces.insert(run.id.clone(), (self.traces_of)(&run.id)?);
                 }
                 let traces = &self.traces[&run.id];
-                let task_folder = traces.scratch.join(file_name_of(&agent.id));
+                let task_folder = task_folder_of(&traces.scratch, &agent.id);
                 let places = Places::new(&run.id, &task_folder, &agent.cwd, self.project);
                 let prompt = prompt_of(started, &traces.debug);
                 let turn = self.turn(agent, started, (prompt, &places), ended)?;

@@ -54,8 +54,11 @@ pub fn give(
     }
     // If no process drives the run, holding its lease keeps another one from starting meanwhile. A run that is driven
     // is not asked for its lease, because that waits for a while.
+    let is_answered = ask.is_some_and(|ask| stored.inbox().contains(&message_name(ask)));
     let lease = match stored.holder()? {
         Some(_) => None,
+        // The run goes on with the answer that was first, and needs the lease for that.
+        None if is_answered => None,
         None => match stored.lease() {
             Ok(lease) => Some(lease),
             Err(StoreError::Held { .. }) => None,
@@ -63,6 +66,9 @@ pub fn give(
         },
     };
     let run = stored.load()?;
+    if run.is_dropped() {
+        return Err(is_dropped(&run.id));
+    }
     let ask = choose(stored, &run, ask)?;
     let answer = Answer::new((&ask.id, ask.opened_at), text, way);
     check(ask, &answer)?;
@@ -81,6 +87,12 @@ pub fn give(
         None => wait_until_taken(stored, &answer)?,
     };
     Ok(Given { ask, to })
+}
+
+/// Why a run that keeps what a rewind has dropped takes no answer.
+pub fn is_dropped(run: &str) -> UserError {
+    UserError::usage(format!("{run} keeps what a rewind has dropped, and asks nobody"))
+        .hint(format!("to go on with it all the same: {}", advice::command(&format!("resume {run}"))))
 }
 
 /// All answers to a question have the same name, so that only the first can be posted.

@@ -22,7 +22,7 @@ use crate::run::engine::{Command, Engine, Round};
 use crate::run::executor::{Executor, RecordedEnd};
 use crate::run::job::{StepJob, StepNeeds};
 use crate::run::lookups;
-use crate::run::mailbox::{Message, Receiver};
+use crate::run::mailbox::{Message, Receiver, Trouble};
 use crate::run::prepare::Preparer;
 use crate::run::rehearsal::{Clock, Rehearsal};
 use crate::run::stop::Stop;
@@ -292,7 +292,7 @@ impl<S: RunWriter, E: Executor> Driver<S, E> {
             }
             Message::Input(input) => inputs.push(input),
             Message::Warning { message, .. } => inputs.push(Input::Warning { agent: None, message }),
-            Message::Trouble(error) | Message::Shortage { error, .. } => {
+            Message::Trouble(Trouble { error, .. }) | Message::Shortage { error, .. } => {
                 // What other steps report in this round is still recorded; nothing new starts.
                 self.parts.engine.drain();
                 self.trouble.get_or_insert(error);
@@ -422,7 +422,7 @@ async fn terminal_closed(terminal: Option<&Terminal>) {
 pub fn exit_of(status: RunStatus, interrupted: ExitKind) -> ExitKind {
     match status {
         RunStatus::Completed => ExitKind::Completed,
-        RunStatus::Failed | RunStatus::Running => ExitKind::Failed,
+        RunStatus::Failed | RunStatus::Running | RunStatus::Wedged => ExitKind::Failed,
         RunStatus::Waiting => ExitKind::Waiting,
         RunStatus::OverBudget => ExitKind::OverBudget,
         RunStatus::Limited => ExitKind::Limited,

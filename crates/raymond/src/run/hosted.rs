@@ -11,6 +11,7 @@ mod roots;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
@@ -29,11 +30,13 @@ use super::engine::{States, StepLaunch};
 use super::executor::{Executor, RecordedEnd};
 use super::job::{StepJob, StepNeeds};
 use super::lookups;
-use super::mailbox::{Message, Receiver, mailbox};
+use super::mailbox::{Message, Receiver, Trouble, mailbox};
 use super::prepare::Preparer;
 use super::step::{Gate, Groups, LocalExecutor, LocalSteps, OwnProgram, Unpacked, leftovers};
 use crate::agent::DEFAULT_BACKEND;
 use crate::agent::registry::Backends;
+use crate::files::is_shortage;
+use crate::git::GitError;
 use crate::git::snapshots::{INDEXES, Snapshots};
 use crate::git::worktrees::Worktrees;
 use crate::process::secrets::Secrets;
@@ -48,10 +51,6 @@ pub use order::{Branch, StepOrder};
 pub use report::{Said, StepReport};
 pub use roots::Roots;
 use roots::{as_text, below};
-
-/// What the system says when the machine is at fault, and not the step.
-const FAULTS_OF_MACHINES: [&str; 4] =
-    ["No space left on device", "Read-only file system", "Disk quota exceeded", "Too many open files"];
 
 /// Distinguishes the processes of such a run from those of a local copy of it.
 const IDENTITY: &str = "hosted";
@@ -244,9 +243,13 @@ impl HostedRun {
     }
 }
 
-/// Whether an error is about this machine. What failed with it may work on another one.
-pub fn is_of_this_machine(error: &str) -> bool {
-    FAULTS_OF_MACHINES.iter().any(|fault| error.contains(fault))
+/// Whether an error, given with its causes, is about this machine. What failed with it may work on another one.
+pub fn is_of_this_machine<'e>(causes: impl IntoIterator<Item = &'e (dyn Error + 'static)>) -> bool {
+    let is_it = |cause: &(dyn Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(is_shortage)
+            || cause.downcast_ref::<GitError>().is_some_and(GitError::is_shortage)
+    };
+    causes.into_iter().any(is_it)
 }
 
 /// The debug files of an attempt, if the run keeps them.
@@ -357,9 +360,10 @@ async fn pass_on(
 
 impl Waiting {
     /// Looks up the names in the output, and reports.
-    fn finish(mut self, mut ended: Ended, trouble: Option<String>) {
+    fn finish(mut self, mut ended: Ended, trouble: Option<Trouble>) {
         let snapshot = ended.lookups.snapshot.take();
-        let is_shortage = trouble.as_deref().is_some_and(is_of_this_machine);
+        let is_shortage = trouble.as_ref().is_some_and(|trouble| trouble.is_shortage);
+        let trouble = trouble.map(|trouble| trouble.error);
         if is_shortage {
             self.shortage.clone_from(&trouble);
         }

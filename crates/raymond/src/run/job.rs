@@ -71,6 +71,8 @@ pub struct StepNeeds {
     /// What a script is handed, and the file that is to hold it.
     pub handed: Option<Handed>,
     pub code: StateCode,
+    #[serde(default)]
+    pub workflow_files: WorkflowFiles,
     /// The worktree in which it runs, if the agent has one.
     pub worktree: Option<WorktreeNeeds>,
     /// Whether snapshots are taken of the files that it finds and leaves.
@@ -109,6 +111,18 @@ pub enum StateCode {
         #[serde(with = "wire::bytes")]
         text: Vec<u8>,
     },
+}
+
+/// Where the files of the workflow that the agent is in are.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub enum WorkflowFiles {
+    /// The workflow is a folder.
+    #[default]
+    InFolder,
+    /// They are packed together with the state.
+    BesideState,
+    /// They are packed, and the state is one of a workflow that this one extends.
+    Packed(#[serde(with = "wire::shared")] Rc<PackedFiles>),
 }
 
 /// What a turn of an agent needs.

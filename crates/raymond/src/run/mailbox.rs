@@ -4,18 +4,37 @@
 //! they stop reading, so that the program waits instead.
 
 use std::cell::Cell;
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
 
 use raymond_core::input::Input;
 use raymond_core::name::AgentId;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::files::is_shortage;
 use crate::view::Stream;
 
 /// How many bytes may be in the channel before senders should pause.
 const FULL_AT_BYTES: usize = 4 * 1024 * 1024;
 /// The size of a message without its text.
 const MESSAGE_BYTES: usize = 256;
+
+/// Why Raymond's own files for a step could not be read or written.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    pub error: String,
+    /// Whether the machine lacks something that another one may have.
+    pub is_shortage: bool,
+}
+
+impl Trouble {
+    /// `what` was tried with the file or folder.
+    pub fn new(what: &str, path: &Path, error: &io::Error) -> Self {
+        let is_shortage = is_shortage(error);
+        Self { error: format!("cannot {what} {}: {error}", path.display()), is_shortage }
+    }
+}
 
 /// A message from a step to the driver.
 #[derive(Debug)]
@@ -27,7 +46,7 @@ pub enum Message {
         message: String,
     },
     /// The step's input could not be read, or could not be written to where the step reads it: the program must end.
-    Trouble(String),
+    Trouble(Trouble),
     /// The host is short of what the program of this agent's step needs, and it does not get better. The step waits to be
     /// cancelled.
     Shortage {

@@ -25,6 +25,7 @@ use crate::store::{Payloads, StoreError};
 use crate::workflow::result_schema;
 use crate::workflow::scopes::Scopes;
 use crate::workflow::states::{StateText, TurnSettings, options_in, read_state};
+use sha2::{Digest, Sha256};
 use variables::{StepFacts, agent_variables, script_variables};
 
 /// Stands for the folder of task folders where these are not. No folder of a run is below it.
@@ -78,7 +79,7 @@ impl Preparer {
         let source = scope.read(&agent.state).map_err(needed)?;
         let options = options_in(scope, &self.options);
         let state = read_state(&agent.state, &source, &options, &scope.manifest().defaults)?;
-        let task_folder = self.tasks.join(file_name_of(&agent.id));
+        let task_folder = task_folder_of(&self.tasks, &agent.id);
         let handed = self.handed(agent)?;
         let facts = StepFacts {
             run_id: &run.id,
@@ -96,6 +97,7 @@ impl Preparer {
         let inputs = run.inputs_of(agent).into_iter().flat_map(|inputs| &inputs.values);
         let secrets = Secrets::of(scope.manifest().environment.iter().chain(&agent.attributes).chain(inputs));
         let code = code::of(&mut scopes, agent, source)?;
+        let workflow_files = code::workflow_files(&mut scopes, agent)?;
         let StateText { hash, mut plan, turn, mut warnings, body } = state;
         let turn = match (&mut plan, turn) {
             (Plan::Prompt(prompt), Some(mut settings)) => {
@@ -105,7 +107,7 @@ impl Preparer {
             _ => None,
         };
         let handed = handed.filter(|_| turn.is_none());
-        let worktree = worktree_needs(&scopes, agent);
+        let worktree = worktree_needs(&scopes, run, agent);
         let needs = StepNeeds {
             cwd: agent.cwd.clone(),
             environment,
@@ -113,6 +115,7 @@ impl Preparer {
             task_folder,
             handed,
             code,
+            workflow_files,
             worktree,
             takes_snapshots: self.options.snapshots,
             turn,
@@ -206,7 +209,7 @@ impl Preparer {
     /// Removes the files of an agent that has ended, but no folder in which it left something.
     pub fn clear_away(&self, agent: &AgentId) {
         let _ = std::fs::remove_file(input_file(&self.tasks, agent));
-        let _ = std::fs::remove_dir(self.tasks.join(file_name_of(agent)));
+        let _ = std::fs::remove_dir(task_folder_of(&self.tasks, agent));
     }
 
     /// The payload handed to the agent's state, and the file of the agent's own that is to hold it.
@@ -283,19 +286,79 @@ fn backend_of_conversation(agent: &Agent) -> Option<&String> {
     agent.conversation().and_then(|session| session.backend.as_ref())
 }
 
-fn worktree_needs(scopes: &Scopes, agent: &Agent) -> Option<WorktreeNeeds> {
-    let worktree = agent.worktree.as_deref()?;
+fn worktree_needs(scopes: &Scopes, run: &Run, agent: &Agent) -> Option<WorktreeNeeds> {
+    let worktree = run.worktree_of(agent)?;
     let mark = scopes.worktrees()?.mark(&worktree.name);
     Some(WorktreeNeeds { worktree: worktree.clone(), mark })
 }
 
-/// Agent names grow with each generation of forks; file systems stop at 255 bytes.
+/// The folder of an agent's own, below that of all agents. A run of an earlier version keeps the one that it has.
+pub(crate) fn task_folder_of(tasks: &Path, agent: &AgentId) -> PathBuf {
+    let folder = tasks.join(file_name_of(agent));
+    match earlier_file_name_of(agent).map(|name| tasks.join(name)) {
+        Some(earlier) if !folder.exists() && earlier.is_dir() => earlier,
+        _ => folder,
+    }
+}
+
+/// What earlier versions called the files of an agent with a long name. Two agents could have the same.
+fn earlier_file_name_of(agent: &AgentId) -> Option<String> {
+    let (name, start) = (agent.as_str(), start_of_long(agent)?);
+    Some(format!("{start}-{:08x}", crc32fast::hash(name.as_bytes())))
+}
+
+/// Agent names grow with each generation of forks; file systems stop at 255 bytes. A long name is replaced by its start and its
+/// whole SHA-256, so that no two agents share a file.
 pub(crate) fn file_name_of(agent: &AgentId) -> String {
+    let name = agent.as_str();
+    let Some(start) = start_of_long(agent) else { return name.to_owned() };
+    let digits: String = Sha256::digest(name.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{start}-{digits}")
+}
+
+/// The start of a name that is too long for a file.
+fn start_of_long(agent: &AgentId) -> Option<String> {
     const MOST: usize = 120;
     let name = agent.as_str();
-    if name.len() <= MOST {
-        return name.to_owned();
+    (name.len() > MOST).then(|| name.chars().take(MOST / 4).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two names with the same start, length and CRC-32, as `crc32fast` finds them within a second.
+    fn alike() -> [AgentId; 2] {
+        let mut seen = std::collections::HashMap::new();
+        let start = "main_".to_owned() + &"worker1_".repeat(20);
+        (0_u32..)
+            .find_map(|number| {
+                let name = format!("{start}{number:08}");
+                let other = seen.insert(crc32fast::hash(name.as_bytes()), name.clone())?;
+                Some([AgentId::new(other), AgentId::new(name)])
+            })
+            .unwrap()
     }
-    let start: String = name.chars().take(MOST / 4).collect();
-    format!("{start}-{:08x}", crc32fast::hash(name.as_bytes()))
+
+    #[test]
+    fn agents_with_long_names_share_no_file() {
+        let [one, other] = alike();
+        assert_eq!(earlier_file_name_of(&one), earlier_file_name_of(&other));
+        assert_ne!(file_name_of(&one), file_name_of(&other));
+        assert!(file_name_of(&one).len() < 120);
+        let tasks = tempfile::tempdir().unwrap();
+        assert_ne!(task_folder_of(tasks.path(), &one), task_folder_of(tasks.path(), &other));
+        assert_ne!(input_file(tasks.path(), &one), input_file(tasks.path(), &other));
+    }
+
+    #[test]
+    fn a_run_of_an_earlier_version_keeps_its_folders() {
+        let [agent, _] = alike();
+        let tasks = tempfile::tempdir().unwrap();
+        let earlier = tasks.path().join(earlier_file_name_of(&agent).unwrap());
+        std::fs::create_dir(&earlier).unwrap();
+        assert_eq!(task_folder_of(tasks.path(), &agent), earlier);
+        let short = AgentId::main();
+        assert_eq!(task_folder_of(tasks.path(), &short), tasks.path().join("main"));
+    }
 }

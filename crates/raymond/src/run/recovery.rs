@@ -119,10 +119,12 @@ impl Costs<'_> {
         let of_backend = program.and_then(|program| program.model.as_deref());
         let model = of_turn.or(of_session).or(self.model).or(of_backend).map(str::to_owned);
         let pricing = program.map(|program| self.backends.pricing(program)).unwrap_or_default();
-        let turn = Turn { continues, model, pricing, ..Turn::default() };
-        let mut kept = self.kept_stream(lost);
-        let kept = kept.as_mut().map(|file| file as &mut dyn Read);
-        if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(&turn, kept)) {
+        let session = lost.work.session.clone();
+        let turn = Turn { session, continues, model, pricing, ..Turn::default() };
+        let [mut kept, mut stderr] = self.kept_output(lost);
+        let [kept, stderr] =
+            [&mut kept, &mut stderr].map(|file| file.as_mut().map(|file| file as &mut dyn Read));
+        if let Some(cost) = program.and_then(|program| program.cost_of_lost_turn(&turn, kept, stderr)) {
             return cost.counted(lost.work.share_usd).usd();
         }
         if !lost.had_started && !has_host_restarted_since(lost.since) {
@@ -139,10 +141,11 @@ impl Costs<'_> {
         self.backends.get(backend_of(lost)).ok()
     }
 
-    fn kept_stream(&self, lost: Lost<'_>) -> Option<File> {
+    /// What the program printed, and what it wrote to stderr.
+    fn kept_output(&self, lost: Lost<'_>) -> [Option<File>; 2] {
         let Lost { agent, work, .. } = lost;
         let name = StepName { agent: &agent.id, state: &agent.state, step: work.step, attempt: work.attempt };
-        self.debug.streamed(name).and_then(|path| open_plain(&path).ok())
+        [self.debug.streamed(name), self.debug.stderr(name)].map(|path| open_plain(&path?).ok())
     }
 
     fn warn(&mut self, lost: Lost<'_>, share: Option<Usd>) {

@@ -16,7 +16,7 @@ mod worktree;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -35,10 +35,11 @@ pub use own_program::OwnProgram;
 pub use unpacked::Unpacked;
 
 use gate::{Advice, Place};
+use runnable::Runnable;
 
 use super::executor::{Executor, RecordedEnd};
 use super::job::{Attempt, StepJob};
-use super::mailbox::{Message, Sender};
+use super::mailbox::{Message, Sender, Trouble};
 use crate::agent::registry::Backends;
 use crate::git::snapshots::Snapshots;
 use crate::process::secrets::Secrets;
@@ -268,8 +269,8 @@ impl LocalExecutor {
     }
 
     /// The run ends, and a resume will run this step again.
-    fn give_up(&self, error: String) -> StepOutcome {
-        self.send(Message::Trouble(error));
+    fn give_up(&self, trouble: Trouble) -> StepOutcome {
+        self.send(Message::Trouble(trouble));
         StepOutcome::Interrupted { cost: Usd::ZERO }
     }
 
@@ -291,16 +292,16 @@ impl LocalExecutor {
 fn make_folders(job: &StepJob) -> Result<(), NotReady> {
     let folder = &job.needs.task_folder;
     files::create_private_folders(folder)
-        .map_err(|error| NotReady::Store(format!("cannot make {}: {error}", folder.display())))?;
+        .map_err(|error| NotReady::Store(Trouble::new("make", folder, &error)))?;
     let Some(handed) = &job.needs.handed else { return Ok(()) };
     // The previous state may have replaced the file or made it read-only.
     let _ = fs::remove_file(&handed.file);
     files::write_private(&handed.file, handed.text.as_bytes())
-        .map_err(|error| NotReady::Store(format!("cannot write {}: {error}", handed.file.display())))
+        .map_err(|error| NotReady::Store(Trouble::new("write", &handed.file, &error)))
 }
 
 /// A job's variables, including the paths that only this host knows: of the file that runs, and of Raymond itself.
-fn environment(executor: &LocalExecutor, job: &StepJob, state_file: &Path) -> super::job::VariableChanges {
+fn environment(executor: &LocalExecutor, job: &StepJob, runnable: &Runnable) -> super::job::VariableChanges {
     let mut changes = job.needs.environment.clone();
     if let Some(own) = &executor.own_program {
         let set = changes.iter().rev().find(|(name, _)| name == "PATH").and_then(|(_, value)| value.clone());
@@ -308,7 +309,10 @@ fn environment(executor: &LocalExecutor, job: &StepJob, state_file: &Path) -> su
         changes.push(("RAYMOND".into(), Some(own.path.clone().into())));
         changes.push(("PATH".into(), Some(path)));
     }
-    changes.push(("RAYMOND_STATE_FILE".into(), Some(state_file.into())));
+    changes.push(("RAYMOND_STATE_FILE".into(), Some(runnable.path().into())));
+    if let Some(folder) = runnable.workflow_folder() {
+        changes.push(("RAYMOND_STATE_DIR".into(), Some(folder.into())));
+    }
     // Shells and other programs trust this variable, and inherited it would be Raymond's own folder.
     changes.push(("PWD".into(), Some(job.needs.cwd.clone().into())));
     changes
@@ -344,7 +348,7 @@ enum NotReady {
     /// The step fails.
     Step(String),
     /// Raymond's own files cannot be read or written. A workflow could not handle that, so the run ends.
-    Store(String),
+    Store(Trouble),
 }
 
 impl From<String> for NotReady {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{Query, RawPathParams, Request};
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use axum::http::header::{HeaderName, HeaderValue};
@@ -25,6 +26,9 @@ use crate::run::caller::Caller;
 const MAX_BODY_BYTES: usize = 8 * 1024 * 1024;
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
+/// The parts of an address, or why they cannot be read.
+type PathParams = Result<RawPathParams, RawPathParamsRejection>;
+
 /// All routes.
 pub fn router(server: &Arc<Server>) -> Router {
     let mut router = Router::new();
@@ -34,7 +38,7 @@ pub fn router(server: &Arc<Server>) -> Router {
             Method::Post => MethodFilter::POST,
         };
         let server = Arc::clone(server);
-        let handler = move |path: RawPathParams, request: Request| {
+        let handler = move |path: PathParams, request: Request| {
             let server = Arc::clone(&server);
             async move { handle(server, route, path, request).await }
         };
@@ -77,12 +81,7 @@ fn is_api(path: &str) -> bool {
     path.starts_with("/api") || path == "/metrics"
 }
 
-async fn handle(
-    server: Arc<Server>,
-    route: &'static Route,
-    path: RawPathParams,
-    request: Request,
-) -> Response {
+async fn handle(server: Arc<Server>, route: &'static Route, path: PathParams, request: Request) -> Response {
     match tried(server, route, path, request).await {
         Ok(answer) => respond(answer),
         Err(problem) => refuse(&problem),
@@ -92,7 +91,7 @@ async fn handle(
 async fn tried(
     server: Arc<Server>,
     route: &'static Route,
-    path: RawPathParams,
+    path: PathParams,
     request: Request,
 ) -> Result<Answer, Problem> {
     if !route.is_open {
@@ -101,6 +100,7 @@ async fn tried(
     let (parts, body) = request.into_parts();
     let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
         .map_err(|error| Problem::malformed(format!("the parameters cannot be read: {error}")))?;
+    let path = path.map_err(|error| Problem::malformed(format!("the address cannot be read: {error}")))?;
     let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let body = match route.method {
         Method::Get => Default::default(),

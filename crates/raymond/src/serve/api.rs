@@ -3,7 +3,7 @@
 pub(super) mod changes;
 mod events;
 pub(super) mod export;
-mod inbox;
+pub mod inbox;
 mod metrics;
 mod overview;
 mod runs;
@@ -191,6 +191,7 @@ pub static ROUTES: &[Route] = &[
         body: Some(schema::<changes::NewAnswer>),
         gives: Gives { status: 200, forms: &[Form::Json(schema::<changes::Taken>)] },
         errors: &[404, 409, 422, 503],
+        lane: Some(Lane::Answers),
         handler: changes::answer,
         ..CHANGES
     },

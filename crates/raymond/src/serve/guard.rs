@@ -74,7 +74,8 @@ impl Guard {
         let mut given = headers.get_all(HOST).iter();
         let host = match (given.next(), given.next()) {
             (Some(host), None) => host.to_str().unwrap_or_default(),
-            _ => return Err(wrong_host("a request names one Host")),
+            (None, _) => return Err(wrong_host("a request names its Host")),
+            (Some(_), Some(_)) => return Err(Problem::malformed("a request names one Host")),
         };
         // An address with a host of its own must not differ from the header.
         let in_address = uri.authority().map(|authority| authority.as_str());
@@ -224,7 +225,8 @@ mod tests {
             assert_eq!(get(host), 403, "{host}");
         }
         let two = [("host", "localhost:7878"), ("host", "evil")];
-        assert_eq!(status(&guard, Method::GET, "/", &two), 403);
+        assert_eq!(status(&guard, Method::GET, "/", &two), 400);
+        assert_eq!(status(&guard, Method::GET, "/", &[two[0], two[0]]), 400);
         assert_eq!(status(&guard, Method::GET, "/", &[]), 403);
         assert_eq!(status(&guard, Method::GET, "http://evil/", &two[..1]), 403);
         assert_eq!(status(&guard, Method::GET, &format!("/{}", "x".repeat(20_000)), &two[..1]), 414);

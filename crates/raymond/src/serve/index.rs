@@ -254,6 +254,12 @@ pub fn is_live(summary: &Summary, run: &dyn RunHandle) -> bool {
     summary.recorded == RunStatus::Running && holds(run)
 }
 
+/// Whether a process drives a run in this state. One whose end is recorded is not driven any more, though its process may hold
+/// the lease for another moment.
+pub fn drives(run: &Run, is_held: bool) -> bool {
+    is_held && run.status == RunStatus::Running
+}
+
 /// Whether a process has the run's lease.
 pub fn holds(run: &dyn RunHandle) -> bool {
     run.holder().is_ok_and(|holder| holder.is_some())

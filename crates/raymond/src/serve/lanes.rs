@@ -24,6 +24,8 @@ pub enum Lane {
     Starts,
     /// It leaves a message for a run.
     Messages,
+    /// It answers a question. That may start a process, for which all who answer the same question wait.
+    Answers,
     /// It reads what a stream sends.
     Streams,
     /// It is work of the server itself: schedules, and runs whose process died.
@@ -31,7 +33,7 @@ pub enum Lane {
 }
 
 /// How much of each lane's work is done at once, and how much waits.
-const BOUNDS: [(Lane, usize, usize); 6] = [
+const BOUNDS: [(Lane, usize, usize); 7] = [
     (Lane::Reads, 16, 1024),
     (Lane::LongReads, 4, 64),
     (Lane::Starts, 8, 32),
@@ -39,6 +41,7 @@ const BOUNDS: [(Lane, usize, usize); 6] = [
     // Each stream has at most one piece of work.
     (Lane::Streams, 8, MAX_STREAMS),
     (Lane::Own, 4, 16),
+    (Lane::Answers, 4, 256),
 ];
 
 /// How many threads all lanes need together, with some for the runtime itself.

@@ -20,7 +20,8 @@ use super::problem::Problem;
 use super::schedule;
 use crate::error::{ExitKind, UserError};
 use crate::files::{open_own_as, private_options};
-use crate::handover::{self, Handover};
+use crate::handover::{self, Handover, NotBegun};
+use crate::run::answering::message_name;
 use crate::store::{RunHandle, SealedFile};
 
 /// How long a new process may take until its run can be seen.
@@ -276,9 +277,6 @@ fn cannot_start(error: std::io::Error) -> Problem {
     Problem::internal(format!("cannot start raymond: {error}"))
 }
 
-/// What stands below an error about the value of an option, and only there.
-const HINT_AT_HELP: &str = "For more information, try '--help'.";
-
 impl Launched {
     /// Why a process has ended before its run began.
     fn refusal(&mut self, code: Option<i32>) -> Problem {
@@ -286,23 +284,25 @@ impl Launched {
         let _ = self.said.seek(SeekFrom::Start(0));
         let _ = (&mut self.said).take(MOST_SAID).read_to_string(&mut text);
         let text = text.trim().trim_start_matches("error: ").to_owned();
-        match (code, text.strip_suffix(HINT_AT_HELP)) {
-            (Some(code), Some(text)) if code == ExitKind::Usage as i32 => Problem::malformed(text.trim()),
-            (Some(code), None) if code == ExitKind::Usage as i32 => Problem::new(422, text),
-            _ => Problem::internal(format!("raymond ended at once: {text}")),
+        let is = |known: i32| code == Some(known);
+        match () {
+            () if is(NotBegun::WrongWord as i32) => Problem::malformed(text),
+            () if is(NotBegun::Held as i32) => Problem::conflict(text),
+            () if is(ExitKind::Usage as i32) => Problem::new(422, text),
+            () => Problem::internal(format!("raymond ended at once: {text}")),
         }
     }
 }
 
 /// Starts the program in a session of its own, so that it outlives this process and is not reached by its signals.
 #[cfg(unix)]
-fn detach(command: &mut Command) {
+pub fn detach(command: &mut Command) {
     os_process::detach(command);
 }
 
 /// Starts the program outside of this process' job and console, so that it outlives them.
 #[cfg(windows)]
-fn detach(command: &mut Command) {
+pub fn detach(command: &mut Command) {
     use std::os::windows::process::CommandExt;
     const DETACHED_PROCESS: u32 = 0x8;
     const CREATE_NEW_PROCESS_GROUP: u32 = 0x200;
@@ -323,6 +323,21 @@ pub fn resume(server: &Server, run: &Arc<dyn RunHandle>, options: Vec<String>) -
     let has_begun =
         || goes_on_there() || server.index.with_run(run, |state| state.seq > seq).unwrap_or(false);
     launcher.wait(launched, has_begun)
+}
+
+/// Lets a run go on that has got the answer to a question. Returns whether it goes on because of this: another process may have
+/// taken the answer up.
+pub fn go_on_with_answer(server: &Server, run: &Arc<dyn RunHandle>, ask: &str) -> Result<bool, Problem> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match resume(server, run, Vec::new()) {
+            Ok(()) => return Ok(true),
+            Err(_) if !run.inbox().contains(&message_name(ask)) => return Ok(false),
+            // Others who answer hold the lease for a moment, too.
+            Err(problem) if problem.status == 409 && Instant::now() < deadline => {}
+            Err(problem) => return Err(problem),
+        }
+    }
 }
 
 /// Resumes the runs that an earlier `serve` started and whose process died. What a person stopped stays stopped.

@@ -9,9 +9,11 @@ use super::problem::Problem;
 use super::route::{Form, Kind, Method, Param, Route, schema};
 
 /// Errors that any request with a token may get.
-const ANY: [u16; 4] = [401, 403, 429, 500];
+const ANY: [u16; 5] = [400, 401, 403, 429, 500];
+/// Errors that any request for a run may get: its files may be damaged, or those of another user.
+const ANY_OF_RUN: [u16; 1] = [409];
 /// Errors that any request that changes something may get.
-const ANY_CHANGE: [u16; 4] = [400, 408, 413, 415];
+const ANY_CHANGE: [u16; 3] = [408, 413, 415];
 
 /// The document, OpenAPI 3.1.
 pub fn document() -> Value {
@@ -96,7 +98,8 @@ fn responses(route: &Route, problem: &Value, generator: &mut SchemaGenerator) ->
     let mut responses = Map::new();
     responses.insert(route.gives.status.to_string(), json!({ "description": "Done", "content": content }));
     let changes: &[u16] = if route.method == Method::Post { &ANY_CHANGE } else { &[] };
-    for status in route.errors.iter().chain(&ANY).chain(changes) {
+    let of_run: &[u16] = if route.path.contains("{run}") { &ANY_OF_RUN } else { &[] };
+    for status in route.errors.iter().chain(&ANY).chain(changes).chain(of_run) {
         let refused = json!({
             "description": Problem::new(*status, "").title,
             "content": { "application/problem+json": { "schema": problem } },

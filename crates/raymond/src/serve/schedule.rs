@@ -6,7 +6,7 @@
 //! Nobody looks when a workflow starts by itself, so that only one is started that the user trusts, as it was when they looked
 //! at it (`raymond trust`). Any other with a schedule is held, which is told once for each of its versions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,15 +18,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Server;
 use super::api::changes::{NewRun, begin};
-use super::cron::Cron;
 use super::discover::{Found, Workflows};
 use super::index::holds;
 use super::lanes::Lane;
 use crate::config;
-use crate::store::SealedFile;
+use crate::store::{SealedFile, StateDir};
 use crate::trust::workflows::{Standing, TrustedList};
 use crate::view::notify;
 use crate::view::text::clean;
+use crate::workflow::cron::{Cron, Rhythm};
+use crate::workflow::labels::SCHEDULE_LABEL;
 use crate::workflow::scope::Scope;
 
 /// How often the clock is looked at. A schedule has minutes, so this is often enough.
@@ -35,8 +36,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const READ_EVERY: u32 = 20;
 /// How long the file may be that says what was started.
 const MOST_KNOWN: u64 = 16 * 1024 * 1024;
-/// The label of runs that were started by their schedule.
-const LABEL: &str = "schedule";
 /// What the notify command is told of a workflow that is held.
 const EVENT: &str = "untrusted";
 /// Of how many it is told at a time; the inbox and stderr name all of them.
@@ -54,6 +53,9 @@ struct Known {
     /// The version of it that was told of as held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     told: Option<String>,
+    /// Since when it is due and not started, because the run that was started last has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    held_back: Option<Timestamp>,
 }
 
 /// A workflow whose schedule is not kept, because it is not trusted as it is.
@@ -101,16 +103,17 @@ struct Scheduled {
 pub async fn keep(server: Arc<Server>) {
     let mut looks = 0;
     let mut all: Arc<Vec<Scheduled>> = Arc::default();
+    let mut wrong: Arc<BTreeSet<String>> = Arc::default();
     loop {
         let (worker, known) = (Arc::clone(&server), Arc::clone(&all));
-        let is_new = looks % READ_EVERY == 0;
+        let (is_new, before) = (looks % READ_EVERY == 0, Arc::clone(&wrong));
         let looked = server.lanes.work(Lane::Own, move || {
-            let known = if is_new { Arc::new(read(&worker)) } else { known };
+            let (known, wrong) = if is_new { read(&worker, &before) } else { (known, before) };
             let told = look(&worker, &known, crate::clock::now());
-            (known, told)
+            (known, wrong, told)
         });
-        if let Ok((known, told)) = looked.await {
-            all = known;
+        if let Ok((known, problems, told)) = looked.await {
+            (all, wrong) = (known, problems);
             tokio::spawn(tell(told));
         }
         looks += 1;
@@ -152,17 +155,22 @@ pub fn all_of(workflows: &Workflows) -> Vec<ScheduledWorkflow> {
     .collect()
 }
 
-/// All workflows whose schedules can be kept. What is wrong with one is told once it is read.
-fn read(server: &Server) -> Vec<Scheduled> {
-    let mut all = Vec::new();
+/// All workflows whose schedules can be kept, and what is wrong with others. That is told when it is found first.
+fn read(server: &Server, told: &BTreeSet<String>) -> (Arc<Vec<Scheduled>>, Arc<BTreeSet<String>>) {
+    let (mut all, mut wrong) = (Vec::new(), BTreeSet::new());
     for found in server.workflows.list().all.iter() {
         match schedule_of(found) {
             Some(Ok(scheduled)) => all.push(scheduled),
-            Some(Err(error)) => tracing::warn!(workflow = found.id, error, "cannot keep a schedule"),
+            Some(Err(error)) => {
+                wrong.insert(format!("{}: its schedule cannot be kept: {error}", found.id));
+            }
             None => {}
         }
     }
-    all
+    for line in wrong.difference(told) {
+        eprintln!("{}", clean(line));
+    }
+    (Arc::new(all), Arc::new(wrong))
 }
 
 /// The schedule of a workflow, if it has one.
@@ -170,14 +178,12 @@ fn schedule_of(found: &Found) -> Option<Result<Scheduled, String>> {
     let scope = Scope::open(&found.path, Platform::current()).ok()?;
     let manifest = scope.manifest();
     let text = manifest.schedule.clone()?;
-    let zone = manifest.schedule_timezone.as_deref().map_or(Ok(TimeZone::UTC), TimeZone::get);
-    Some(match (Cron::parse(&text), zone) {
-        (Ok(cron), Ok(zone)) => {
+    Some(match Rhythm::read(manifest)? {
+        Ok(Rhythm { cron, zone }) => {
             let standing = Standing::of(&found.path);
             Ok(Scheduled { found: found.clone(), text, cron, zone, standing })
         }
-        (Err(error), _) => Err(error),
-        (_, Err(error)) => Err(error.to_string()),
+        Err(wrong) => Err(wrong.message),
     })
 }
 
@@ -191,7 +197,8 @@ fn look(server: &Server, all: &[Scheduled], now: Timestamp) -> Vec<Held> {
     for scheduled in all {
         let before = known.get(&scheduled.found.path).filter(|known| known.schedule == scheduled.text);
         // Only times from now on count.
-        let new = || Known { until: now, run: None, schedule: scheduled.text.clone(), told: None };
+        let new =
+            || Known { until: now, run: None, schedule: scheduled.text.clone(), told: None, held_back: None };
         let mut entry = before.cloned().unwrap_or_else(new);
         let standing = keep_one(server, scheduled, &mut entry, now);
         let held = Held::of(&scheduled.found, &standing, now);
@@ -233,11 +240,14 @@ fn keep_one(server: &Server, scheduled: &Scheduled, entry: &mut Known, now: Time
     let still_runs = entry.run.as_ref().is_some_and(|run| is_running(server, run));
     match &standing {
         _ if still_runs => {
+            entry.held_back.get_or_insert(now);
             tracing::info!(workflow = scheduled.found.id, "it still runs, so it is not started again");
+            return standing;
         }
         Standing::Trusted { content } => entry.run = start(server, scheduled, content),
         Standing::Unknown | Standing::Changed { .. } | Standing::Unreadable { .. } => entry.run = None,
     }
+    entry.held_back = None;
     standing
 }
 
@@ -263,11 +273,34 @@ fn lock_held(server: &Server) -> MutexGuard<'_, Vec<Held>> {
 
 /// Whether a run was started by a schedule and its workflow is not trusted as it is now.
 pub fn is_held(labels: &BTreeMap<String, String>, workflow: &str) -> bool {
-    labels.contains_key(LABEL) && !Standing::of(Path::new(workflow)).is_trusted()
+    labels.contains_key(SCHEDULE_LABEL) && !Standing::of(Path::new(workflow)).is_trusted()
 }
 
 fn file(server: &Server) -> SealedFile {
-    server.state.own_file("serve.schedules")
+    file_in(&server.state)
+}
+
+fn file_in(state: &StateDir) -> SealedFile {
+    state.own_file("serve.schedules")
+}
+
+/// A schedule that waits until its last run has ended.
+#[derive(Clone, Debug)]
+pub struct HeldBack {
+    pub workflow: PathBuf,
+    /// When it was due first.
+    pub since: Timestamp,
+}
+
+/// The runs that hold back the schedules by which they were started. `is_live` says whether a process drives a run.
+pub fn held_back(state: &StateDir, is_live: impl Fn(&str) -> bool) -> BTreeMap<String, HeldBack> {
+    let text = file_in(state).read(MOST_KNOWN).unwrap_or_default();
+    let known: BTreeMap<PathBuf, Known> = serde_json::from_slice(&text).unwrap_or_default();
+    let held = known.into_iter().filter_map(|(workflow, known)| {
+        let (run, since) = (known.run?, known.held_back?);
+        is_live(&run).then_some((run, HeldBack { workflow, since }))
+    });
+    held.collect()
 }
 
 fn is_running(server: &Server, run: &str) -> bool {
@@ -276,7 +309,7 @@ fn is_running(server: &Server, run: &str) -> bool {
 
 /// Starts a workflow that is due; nothing if that does not work. It is tried again at its next time.
 fn start(server: &Server, scheduled: &Scheduled, content: &str) -> Option<String> {
-    let labels = BTreeMap::from([(LABEL.to_owned(), scheduled.text.clone())]);
+    let labels = BTreeMap::from([(SCHEDULE_LABEL.to_owned(), scheduled.text.clone())]);
     match begin(server, NewRun::of(&scheduled.found.id, labels, content)) {
         Ok(run) => Some(run),
         Err(problem) => {

@@ -9,6 +9,7 @@
 mod rows;
 mod table;
 mod telling;
+mod ways;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -21,9 +22,10 @@ use raymond_core::money::Usd;
 use raymond_core::run::Run;
 
 use self::rows::OldPrint;
-pub use self::rows::{End, How, Pause, PauseKind, Step};
+pub use self::rows::{By, End, How, Pause, PauseKind, Step, Way};
 use self::table::{Table, Texts};
 pub use self::telling::Stories;
+pub use self::ways::{END, input_in, node_of_workflow};
 use crate::store::Payloads;
 use crate::view::whereabouts::Whereabouts;
 
@@ -36,19 +38,19 @@ const MAX_MONEY: usize = 8192;
 pub type Word = u32;
 
 /// An agent, from its start to its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct AgentRow {
     pub id: Word,
     /// What its fork called it.
     pub title: Option<Word>,
     pub parent: Option<Word>,
-    /// The state whose step forked it, with the workflow that it is in.
-    pub forked_at: Option<(Option<Word>, Word)>,
-    /// Its first state.
-    pub state: Word,
+    /// The workflow that its fork named, if that is another one than that of its parent.
+    pub entered: Option<Word>,
     pub started: Timestamp,
     pub started_seq: u64,
     pub ended: Option<(Timestamp, u64)>,
+    /// When it failed, if it has not been tried again since.
+    pub failed: Option<(Timestamp, u64)>,
 }
 
 /// A text for people.
@@ -76,6 +78,14 @@ pub struct Story {
     left: HashMap<Word, (Option<Word>, Word)>,
     /// The pause that each agent is in.
     open_pauses: HashMap<Word, usize>,
+    /// The workflow that each agent returns to, for each of its calls: the one that was called, if it is another.
+    calls: HashMap<Word, Vec<Option<Word>>>,
+    /// The event that handed each agent the input of its state.
+    given: HashMap<Word, u64>,
+    /// The ways of the graphs that were taken.
+    pub ways: Table<Way>,
+    /// The run's own workflow.
+    own: Option<Word>,
     /// The other workflows that steps were in.
     pub scopes: BTreeSet<Word>,
     /// What the run had cost after events that cost something; of very many, some are left out.
@@ -88,6 +98,20 @@ pub struct Story {
     pub last: Option<Timestamp>,
     pub seq: u64,
     whereabouts: Whereabouts,
+}
+
+/// The last amount of each of so many equal pieces of the time since then, and of every piece that has one.
+pub fn thinned(
+    money: &[(u64, Timestamp, Usd)],
+    from: Timestamp,
+    pieces: usize,
+) -> Vec<(u64, Timestamp, Usd)> {
+    let Some((_, until, _)) = money.last() else { return Vec::new() };
+    let whole = until.duration_since(from).as_nanos().max(1);
+    let pieces = i128::try_from(pieces).unwrap_or(1);
+    let piece = |time: Timestamp| (time.duration_since(from).as_nanos() * pieces / whole).min(pieces - 1);
+    let groups = money.chunk_by(|one, next| piece(one.1) == piece(next.1));
+    groups.filter_map(|group| group.last()).copied().collect()
 }
 
 impl Story {
@@ -104,6 +128,10 @@ impl Story {
             agent_rows: HashMap::new(),
             left: HashMap::new(),
             open_pauses: HashMap::new(),
+            calls: HashMap::new(),
+            given: HashMap::new(),
+            ways: Table::new(Arc::clone(folder)),
+            own: None,
             scopes: BTreeSet::new(),
             money: Vec::new(),
             prints: VecDeque::new(),
@@ -177,19 +205,19 @@ impl Story {
             self.cost(event, before + cost);
         }
         self.tell(event, payloads)?;
+        self.note_input(event);
+        let before = self.scope_before(event);
         self.whereabouts.follow(event);
+        self.note_ways(event, before);
         Ok(())
     }
 
-    /// Notes what the run has cost. Of too many amounts, every second one is dropped.
+    /// Notes what the run has cost. Too many amounts are thinned out evenly over the time.
     fn cost(&mut self, event: &Event, total: Usd) {
         self.money.push((event.seq, event.time, total));
         if self.money.len() >= MAX_MONEY {
-            let mut is_kept = true;
-            self.money.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
-            });
+            let from = self.started.unwrap_or(event.time);
+            self.money = thinned(&self.money, from, MAX_MONEY / 2);
         }
     }
 
@@ -211,24 +239,28 @@ impl Story {
                     id,
                     title,
                     parent,
-                    forked_at: parent.and_then(|parent| self.left.get(&parent).copied()),
-                    state: self.number_of(started.state.as_str()),
+                    entered: None,
                     started: event.time,
                     started_seq: event.seq,
                     ended: None,
+                    failed: None,
                 };
                 self.agents.push(row);
             }
             Body::AgentFinished { agent, .. } => {
                 let id = self.number_of(agent.as_str());
                 self.end_pause(id, event)?;
-                if let Some(row) = self.agent_rows.get(&id).and_then(|row| self.agents.get_mut(*row)) {
+                if let Some(row) = self.row_of(id) {
                     row.ended = Some((event.time, event.seq));
                 }
             }
             Body::StepStarted(started) => self.start_step(event, started)?,
             Body::StepFinished(finished) => self.finish(event, finished)?,
             Body::StepFailed(failed) => {
+                let id = self.number_of(failed.agent.as_str());
+                if let Some(row) = self.row_of(id) {
+                    row.failed = Some((event.time, event.seq));
+                }
                 let end = End {
                     at: event.time,
                     seq: event.seq,
@@ -278,6 +310,7 @@ impl Story {
                 resumed.interrupted.iter().try_for_each(|step| self.cut_off(event, step))?;
             }
             Body::RunStarted(started) => {
+                self.own = Some(self.number_of(&started.scope));
                 let Some(origin) = &started.origin else { return Ok(()) };
                 let open = std::mem::take(&mut self.open_steps);
                 open.into_iter().try_for_each(|step| self.interrupt(event, step))?;
@@ -290,9 +323,13 @@ impl Story {
             | Body::Warning { .. }
             | Body::BudgetExceeded { .. }
             | Body::RunFinished { .. } => {}
-            Body::Snapshot { state } => self.pass_over_deleted(event, state),
+            Body::Snapshot { state } => self.pass_over_deleted(event, state)?,
         }
         Ok(())
+    }
+
+    fn row_of(&mut self, agent: Word) -> Option<&mut AgentRow> {
+        self.agent_rows.get(&agent).and_then(|row| self.agents.get_mut(*row))
     }
 
     fn put_away_old_prints(&mut self) -> io::Result<()> {
@@ -319,10 +356,12 @@ impl Story {
     }
 
     /// Takes what a snapshot says of the events that were deleted: the agents and the cost. Their steps are lost.
-    fn pass_over_deleted(&mut self, event: &Event, state: &Run) {
+    fn pass_over_deleted(&mut self, event: &Event, state: &Run) -> io::Result<()> {
+        let is_over = |step: &u64| !state.is_under_way(*step);
+        let over: Vec<u64> = self.open_steps.iter().copied().filter(is_over).collect();
+        over.into_iter().try_for_each(|step| self.interrupt(event, step))?;
         for agent in state.agents_by_birth() {
             let id = self.number_of(agent.id.as_str());
-            let state = self.number_of(agent.state.as_str());
             if self.agent_rows.contains_key(&id) {
                 continue;
             }
@@ -331,19 +370,26 @@ impl Story {
                 id,
                 title: None,
                 parent: None,
-                forked_at: None,
-                state,
+                entered: None,
                 started: event.time,
                 started_seq: event.seq,
                 ended: None,
+                failed: None,
             });
+            if agent.payload.is_some() {
+                self.given.insert(id, event.seq);
+            }
         }
         self.cost(event, state.cost_usd);
+        Ok(())
     }
 
     fn start_step(&mut self, event: &Event, started: &StepStarted) -> io::Result<()> {
         let agent = self.number_of(started.agent.as_str());
         self.end_pause(agent, event)?;
+        if let Some(row) = self.row_of(agent) {
+            row.failed = None;
+        }
         let state = self.number_of(started.state.as_str());
         let run = self.number_of(&event.run);
         let scope = self.whereabouts.scope_of(&started.agent).map(str::to_owned);
@@ -360,6 +406,7 @@ impl Story {
                 started: event.time,
                 started_seq: event.seq,
                 attempts: started.attempt,
+                given_seq: self.given.get(&agent).copied(),
                 end: None,
             });
             return Ok(());

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::route::{Answer, Call, Method};
 use super::token::Token;
 use super::{Server, Settings, api, assemble};
+use crate::agent::registry::Backends;
 use crate::store::suite::{opening, warnings};
 use crate::store::{Durability, FolderStore, JournalOptions, RunStore, RunWriter, StateDir};
 
@@ -29,6 +30,7 @@ fn server(folder: &Path) -> Arc<Server> {
         state_dir: None,
         schedules: false,
         skip_permissions: false,
+        backends: Backends::built_in(),
     };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     Arc::new(assemble(settings, address, Token::passing().unwrap()).unwrap())

@@ -1,7 +1,8 @@
 //! The token that every request has to know.
 
-use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Seek, Write};
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
@@ -12,8 +13,8 @@ use crate::store::Own;
 /// How long a token file may be.
 const MAX_TOKEN_BYTES: u64 = 1024;
 
-/// How many digits of a project's token are random; as many are its mark.
-const HALF: usize = 32;
+/// What a token is marked as.
+const KIND: &str = "serve.token";
 
 /// A secret text. Two of them are compared in constant time.
 #[derive(Clone)]
@@ -41,9 +42,8 @@ impl Token {
     }
 
     /// The token of a project, in a file that may have come with it. Only one that was made here is used; otherwise a new
-    /// one takes its place.
-    ///
-    /// Half of such a token is random and the other half its mark, so that no second file is needed.
+    /// one takes its place. Its mark is in a file beside it, which is locked meanwhile: of servers that start at once, the
+    /// first makes the token of all.
     pub fn keep_own(file: &Path, own: &Own) -> Result<Self, UserError> {
         let cannot = |error: io::Error| {
             UserError::usage(format!("cannot write the token file {}: {error}", file.display()))
@@ -51,23 +51,23 @@ impl Token {
         if !own.is_strict() {
             return Self::keep(file);
         }
-        let token = marked(&random().map_err(cannot)?.0, own);
-        let token = token.ok_or_else(|| cannot(io::Error::other("it cannot be marked")))?;
-        if let Some(known) = own_token(file, own) {
+        let mut mark = locked_mark(file).map_err(cannot)?;
+        if let Some(known) = own_token(file, &mark, own) {
             return Ok(known);
         }
-        let is_there = std::fs::symlink_metadata(file).is_ok();
-        if is_there {
+        if fs::symlink_metadata(file).is_ok() {
             eprintln!(
-                "warning: {} was made by an earlier version, in another folder or by somebody else, so there is a new token now",
+                "warning: {} was made by an earlier version, in another folder or by another user, so there is a new token now",
                 file.display()
             );
-            files::replace_private(file, format!("{}\n", token.0).as_bytes()).map_err(cannot)?;
-        } else {
-            write_first(file, &token).map_err(cannot)?;
         }
-        // Of servers that start at once, the first has written it.
-        Ok(own_token(file, own).unwrap_or(token))
+        let token = random().map_err(cannot)?;
+        let text = own.mark_for(KIND, &[token.0.as_bytes()]);
+        let text = text.ok_or_else(|| cannot(io::Error::other("it cannot be marked")))?;
+        files::replace_private(file, format!("{}\n", token.0).as_bytes()).map_err(cannot)?;
+        let written = mark.set_len(0).and_then(|()| mark.rewind()).and_then(|()| writeln!(mark, "{text}"));
+        written.map_err(cannot)?;
+        Ok(token)
     }
 
     pub fn as_str(&self) -> &str {
@@ -81,30 +81,29 @@ impl Token {
     }
 }
 
-/// A token with its mark: the second half is made from the first. None where nothing is marked.
-fn marked(random: &str, own: &Own) -> Option<Token> {
-    let first = random.get(..HALF)?;
-    let mark = own.mark_for("serve.token", &[first.as_bytes()]).filter(|_| own.is_strict())?;
-    Some(Token(format!("{first}{}", mark.get(..HALF)?)))
+/// The file with the mark of a token, for this process alone until it is closed. A link or a pipe in its place, which this
+/// user's Raymond has not made, is removed.
+fn locked_mark(token: &Path) -> io::Result<File> {
+    let path = mark_path(token);
+    let open =
+        || files::open_own_as(private_options().read(true).write(true).create(true).truncate(false), &path);
+    let file = open().or_else(|_| fs::remove_file(&path).and_then(|()| open()))?;
+    file.lock()?;
+    Ok(file)
 }
 
-/// The token in a file, if it was made here.
-fn own_token(file: &Path, own: &Own) -> Option<Token> {
-    let text = files::read_text(file, MAX_TOKEN_BYTES).ok()?;
-    let right = marked(text.trim(), own)?;
-    right.is(text.trim().as_bytes()).then_some(right)
+fn mark_path(token: &Path) -> PathBuf {
+    let mut name = token.as_os_str().to_owned();
+    name.push(".mark");
+    name.into()
 }
 
-/// Puts a token into a file that is not there, as a whole. If another process was first, its token stays.
-fn write_first(file: &Path, token: &Token) -> io::Result<()> {
-    let unfinished = file.with_file_name(format!(".serve.token.{}.tmp", uuid::Uuid::new_v4().simple()));
-    files::write_private(&unfinished, format!("{}\n", token.0).as_bytes())?;
-    let linked = std::fs::hard_link(&unfinished, file);
-    let _ = std::fs::remove_file(&unfinished);
-    match linked {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
+/// The token in a file, if it was made here: it fits the mark.
+fn own_token(file: &Path, mark: &File, own: &Own) -> Option<Token> {
+    let token = files::read_text(file, MAX_TOKEN_BYTES).ok()?;
+    let mark = files::read_open(mark.try_clone().ok()?, MAX_TOKEN_BYTES).ok()?;
+    let mark = String::from_utf8(mark).ok()?;
+    own.fits(mark.trim(), KIND, &[token.trim().as_bytes()]).then(|| Token(token.trim().to_owned()))
 }
 
 /// Writes a new token to a file that is not there.

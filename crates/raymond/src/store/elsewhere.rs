@@ -44,6 +44,18 @@ pub enum Silence {
     Workers(String),
     /// The engine tells what has happened, and it cannot be copied.
     Copy(String),
+    /// The engine cannot have the run decided any further.
+    Wedged(String),
+}
+
+impl Elsewhere {
+    /// Why the engine cannot have the run decided any further, if it cannot.
+    pub fn why_wedged(&self) -> Option<&str> {
+        match &self.silence {
+            Some(Silence::Wedged(why)) if self.is_open => Some(why),
+            _ => None,
+        }
+    }
 }
 
 impl std::fmt::Display for Silence {
@@ -52,6 +64,7 @@ impl std::fmt::Display for Silence {
             Self::Engine(why) => write!(f, "its engine does not answer: {why}"),
             Self::Workers(why) => f.write_str(why),
             Self::Copy(why) => write!(f, "its events cannot be copied: {why}"),
+            Self::Wedged(why) => write!(f, "it is wedged: {why}"),
         }
     }
 }

@@ -10,6 +10,7 @@ use super::id::{BadRunId, MAX_RUN_ID_BYTES};
 use super::text::excerpt;
 use crate::advice;
 use crate::error::UserError;
+use crate::files;
 
 /// How many characters of a damaged line a message quotes.
 const EXCERPT_CHARS: usize = 80;
@@ -25,9 +26,9 @@ const LISTED_RUNS: usize = 5;
 pub enum StoreError {
     /// A text that cannot be a run's id.
     BadId(BadRunId),
-    /// No run begins like this; `existing` has all ids, newest first.
+    /// No run's id begins or ends like this; `existing` has all ids, newest first.
     Unknown { given: String, existing: Vec<String> },
-    /// Several runs begin like this, newest first.
+    /// The ids of several runs begin or end like this, newest first.
     Ambiguous { given: String, matches: Vec<String> },
     /// A run of this id exists.
     Exists { run: String },
@@ -112,8 +113,30 @@ impl StoreError {
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), InvalidData | UnexpectedEof))
     }
 
+    /// Whether the files of a run are there and cannot be used: what is in them is damaged, is of another user or folder, or is
+    /// no plain file.
+    pub(crate) fn is_about_files_of_run(&self) -> bool {
+        match self {
+            Self::Damaged { .. }
+            | Self::OutOfOrder { .. }
+            | Self::NoStart { .. }
+            | Self::UnknownEvent { .. }
+            | Self::NewerFormat { .. }
+            | Self::JournalGone { .. }
+            | Self::NotOwn { .. }
+            | Self::Replaced { .. }
+            | Self::Taken { .. }
+            | Self::OriginLost { .. }
+            | Self::NotAHash
+            | Self::PayloadMissing { .. }
+            | Self::PayloadDamaged { .. } => true,
+            Self::Io { source, .. } => self.is_nonsense() || files::is_not_plain(source),
+            _ => false,
+        }
+    }
+
     /// Whether the file that the error is about was not there.
-    pub(super) fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 }
@@ -270,7 +293,8 @@ impl Error for StoreError {
 
 impl From<StoreError> for UserError {
     fn from(error: StoreError) -> Self {
-        let user = UserError::usage(error.to_string());
+        let is_held = matches!(error, StoreError::Held { .. });
+        let user = UserError { is_held, ..UserError::usage(error.to_string()) };
         match error {
             StoreError::BadId(_) => user.hint("use letters, digits, `-`, `_` and `.`, at most 64 of them"),
             StoreError::Unknown { .. } | StoreError::Ambiguous { .. } => {

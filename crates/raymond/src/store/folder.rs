@@ -21,7 +21,7 @@ mod room;
 mod segment;
 mod skip;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -30,6 +30,8 @@ use raymond_core::evolve::relocate;
 use raymond_core::payload::Payload;
 use raymond_core::run::Run;
 
+#[cfg(test)]
+pub(crate) use disk::LISTINGS;
 pub use disk::{Disk, DiskFile};
 pub use inbox::InboxFolder;
 pub use journal::Journal;
@@ -37,7 +39,7 @@ pub use lines::fold;
 pub use lock::RunLock;
 pub use own::{Claim, Own, OwnRun, SealedFile};
 pub use payload::PayloadFolder;
-pub use place::{RunPaths, StateDir};
+pub use place::{RunPaths, StateDir, Trace};
 pub use read::{Lines, Tail, read_all, read_tail};
 pub use segment::{Line, MAX_BATCH_BYTES, MAX_LINE_BYTES, SNAPSHOT_EVENT, Torn};
 
@@ -74,6 +76,12 @@ impl FolderStore {
         Self { dir, disk, known: place::KnownSegments::default() }
     }
 
+    /// The same for a process that removes many runs: the folder is listed once, and not again after each change.
+    pub fn listed_once(self) -> Result<Self, StoreError> {
+        let segments = self.dir.segments().map_err(|error| StoreError::io(self.place(), "read", error))?;
+        Ok(Self { known: place::KnownSegments::listed(segments), ..self })
+    }
+
     /// Where the runs are.
     pub fn dir(&self) -> &StateDir {
         &self.dir
@@ -83,6 +91,17 @@ impl FolderStore {
     /// seen by it.
     pub fn changed(&self) -> Option<std::time::SystemTime> {
         self.disk.changed(self.dir.path())
+    }
+
+    /// The mark of a run elsewhere whose copy was removed here.
+    pub fn removed(&self, id: &str) -> Option<Elsewhere> {
+        elsewhere::removed(self.dir.path(), self.paths(id).ok()?.id(), self.dir.own())
+    }
+
+    /// Forgets that the copy of a run was removed: its engine does not have the run any more.
+    pub fn forget_removal(&self, id: &str) -> Result<(), StoreError> {
+        let io = |error| StoreError::io(self.place(), "write", error);
+        elsewhere::forget_removal(self.dir.path(), self.paths(id)?.id()).map_err(io)
     }
 
     fn paths(&self, id: &str) -> Result<RunPaths, StoreError> {
@@ -156,6 +175,9 @@ impl FolderStore {
             return Ok(());
         }
         let mut files = self.dir.files_of(id).map_err(StoreError::BadId)?;
+        // A branch removes what it finds there, so what a process has left that died before the first event is fine, too.
+        let staged = self.dir.staged_scratch(id).map_err(StoreError::BadId)?;
+        files.retain(|path| *path != staged);
         files.push(self.dir.worktrees(id));
         let is_left = |path: &std::path::Path| {
             let Ok(data) = std::fs::symlink_metadata(path) else { return true };
@@ -182,6 +204,24 @@ impl RunStore for FolderStore {
             Ok(RunEntry { run: Arc::new(handle), modified: run.modified, version: run.version() })
         };
         listed.map(entry).collect()
+    }
+
+    fn origins_of_all(&self) -> Result<BTreeMap<String, BTreeSet<String>>, StoreError> {
+        let segments = self.dir.segments().map_err(|error| StoreError::io(self.place(), "read", error))?;
+        let mut origins: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (id, segment) in segments.into_iter().filter(|(id, _)| self.dir.own().has(id)) {
+            let paths = self.paths(&id)?;
+            if segment > 0 && !skip::begins_with_start(&paths, segment).unwrap_or(false) {
+                continue;
+            }
+            // One damaged journal must not hide the others.
+            let first = first_event(&paths, segment).ok().flatten();
+            let origin = first.as_ref().and_then(lineage::origin_of).filter(|origin| origin.run != id);
+            if let Some(origin) = origin {
+                origins.entry(id).or_default().insert(origin.run.clone());
+            }
+        }
+        Ok(origins)
     }
 
     fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {

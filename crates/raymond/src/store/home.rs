@@ -7,7 +7,7 @@
 //!
 //! To add a form, implement these traits and run it through the cases in `suite.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,20 +79,38 @@ pub trait RunStore: Debug + Send + Sync {
         Ok(runs.filter(needs_it).map(|run| run.id().to_owned()).collect())
     }
 
-    /// The run with this id, or the only one whose id begins like this.
+    /// For each run whose history begins in other runs, those in which parts of its journal begin. They may have origins themselves.
+    fn origins_of_all(&self) -> Result<BTreeMap<String, BTreeSet<String>>, StoreError> {
+        let others = |run: &Arc<dyn RunHandle>| {
+            let origins = run.origins().unwrap_or_default().into_iter().map(|origin| origin.run);
+            let others: BTreeSet<String> = origins.filter(|origin| origin != run.id()).collect();
+            (!others.is_empty()).then(|| (run.id().to_owned(), others))
+        };
+        Ok(self.list()?.iter().filter_map(|entry| others(&entry.run)).collect())
+    }
+
+    /// The run with this id, or the only one whose id begins or ends like this.
     fn find(&self, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
         find_among(self.list()?, given)
     }
 }
 
-/// The run with this id, or the only one whose id begins like this.
+/// How much of an id has to be given.
+const SHORTEST_PART: usize = 2;
+
+/// Whether a text is the start or the end of a run's id, and long enough to stand for it.
+pub fn is_part_of_id(given: &str, id: &str) -> bool {
+    given.len() >= SHORTEST_PART && (id.starts_with(given) || id.ends_with(given))
+}
+
+/// The run with this id, or the only one whose id begins or ends like this.
 pub(super) fn find_among(entries: Vec<RunEntry>, given: &str) -> Result<Arc<dyn RunHandle>, StoreError> {
     let mut runs: Vec<Arc<dyn RunHandle>> = entries.into_iter().map(|entry| entry.run).collect();
     if let Some(at) = runs.iter().position(|run| run.id() == given) {
         return Ok(runs.swap_remove(at));
     }
     let ids = |runs: &[Arc<dyn RunHandle>]| runs.iter().map(|run| run.id().to_owned()).collect();
-    let mut matches: Vec<_> = runs.iter().filter(|run| run.id().starts_with(given)).cloned().collect();
+    let mut matches: Vec<_> = runs.iter().filter(|run| is_part_of_id(given, run.id())).cloned().collect();
     match matches.len() {
         0 => Err(StoreError::Unknown { given: given.to_owned(), existing: ids(&runs) }),
         1 => Ok(matches.remove(0)),

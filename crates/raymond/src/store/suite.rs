@@ -297,7 +297,8 @@ fn runs_are_listed_and_found(store: &dyn RunStore) {
     }
     let found = |given: &str| store.find(given).map(|run| run.id().to_owned());
     assert_eq!(found("build").unwrap(), "build");
-    assert_eq!(found("t").unwrap(), "test");
+    assert_eq!((found("te").unwrap(), found("st").unwrap()), ("test".to_owned(), "test".to_owned()));
+    assert!(matches!(found("t"), Err(StoreError::Unknown { .. })), "one character is too short");
     assert!(matches!(found("bu"), Err(StoreError::Ambiguous { matches, .. }) if matches.len() == 2));
     assert!(matches!(found("x"), Err(StoreError::Unknown { existing, .. }) if existing.len() == 3));
     let listed = store.list().unwrap();

@@ -1,8 +1,9 @@
 //! The content of a workflow as one hash: of all files that a start of it may use.
 //!
 //! These are the files of its folder, archive or file, data among them, the same of every workflow that it extends or names,
-//! the config files of the projects that it lies in, which can say which programs are run, and the files with MCP servers that its prompts name. `.git` and `.raymond` are left
-//! out: they change with every commit and every run. Bounds: [`MAX_FILES`] and [`MAX_BYTES`] in all, and [`MAX_DEPTH`].
+//! the config files of the projects that it lies in, which can say which programs are run, the files with MCP servers that its
+//! prompts name, and what agent programs [obey](super::obeyed) where its agents may work. `.git` and `.raymond` are left out: they
+//! change with every commit and every run. Bounds: [`MAX_FILES`] and [`MAX_BYTES`] in all, and [`MAX_DEPTH`].
 
 use std::collections::BTreeSet;
 use std::fs::{self, Metadata};
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use raymond_core::workflow::Platform;
 use sha2::{Digest, Sha256};
 
+use super::obeyed::{folders, obeyed};
 use crate::error::UserError;
 use crate::files;
 use crate::paths::{normalise, shown};
@@ -40,9 +42,12 @@ pub fn content(reached: &Reached) -> Result<String, UserError> {
     for (path, name) in &reached.missing {
         sum.add("missing", canonical(path).as_os_str().as_encoded_bytes(), name.as_bytes());
     }
-    for file in mcp_files(reached) {
+    for file in mcp_files(reached)? {
         sum.add("mcp", file.as_os_str().as_encoded_bytes(), b"");
         sum.add_file(&file, b"")?;
+    }
+    for path in obeyed(reached)? {
+        sum.add_entry(&path, path.as_os_str().as_encoded_bytes(), &mut Vec::new())?;
     }
     for file in reached.scopes.first().map(configs_around).unwrap_or_default() {
         sum.add("config", file.as_os_str().as_encoded_bytes(), b"");
@@ -58,7 +63,7 @@ pub fn configs_around(scope: &Scope) -> Vec<PathBuf> {
     files.filter(|file| file.exists()).collect()
 }
 
-/// A text with the values that named inputs have if nobody gives others, as in a start by itself. No other value chooses a file with
+/// A text with the default values of named inputs, as in a start by itself. No other value chooses a file with
 /// MCP servers.
 fn with_defaults(text: &str, reached: &Reached) -> String {
     let inputs = reached.scopes.iter().flat_map(|scope| &scope.manifest().inputs);
@@ -68,16 +73,14 @@ fn with_defaults(text: &str, reached: &Reached) -> String {
 }
 
 /// The files with MCP servers that prompts name. They are relative to the folder of the agent, which is known when it runs: it may
-/// be any around the workflow, or the one that the manifest sets.
-fn mcp_files(reached: &Reached) -> BTreeSet<PathBuf> {
-    let set = reached.scopes.iter().filter_map(|scope| scope.working_directory()?.ok());
-    let set: Vec<PathBuf> = set.collect();
-    let named = reached.mcp_configs.iter().flat_map(|(home, name)| {
+/// be any that the workflow names.
+fn mcp_files(reached: &Reached) -> Result<BTreeSet<PathBuf>, UserError> {
+    let folders = folders(reached)?;
+    let named = reached.mcp_configs.iter().flat_map(|name| {
         let name = with_defaults(name, reached);
-        let folders = home.ancestors().chain(set.iter().map(PathBuf::as_path));
-        folders.map(|folder| normalise(folder, Path::new(&name))).collect::<Vec<_>>()
+        folders.iter().map(|folder| normalise(folder, Path::new(&name))).collect::<Vec<_>>()
     });
-    named.filter(|file| file.is_file()).collect()
+    Ok(named.filter(|file| file.is_file()).collect())
 }
 
 /// A hash that is being made. What is added is told apart by kind and length, so that no two contents are the same.
@@ -230,6 +233,18 @@ mod tests {
             ("next/ASK.md", "---\nmcp_config: [ \"{{servers}}\" ]\n---\nAsk."),
             ("other.json", "{}"),
             ("other.json", "{ }"),
+            ("next/GO.sh", "echo '<reset cd=\"sub\">ASK</reset>'"),
+            ("wf/ON.sh", "echo '<goto>X</goto>'; echo '<fork next=\"X\" cd=\"deeper\">ASK</fork>'"),
+            ("sub/other.json", "{}"),
+            ("sub/deeper/other.json", "{}"),
+            ("sub/deeper/other.json", "{ }"),
+            (".claude/settings.json", "{}"),
+            (".claude/settings.json", "{ }"),
+            ("sub/.claude/settings.local.json", "{}"),
+            ("sub/.claude/hooks/a/check.sh", "x"),
+            ("sub/.claude/hooks/a/check.sh", "y"),
+            ("sub/deeper/.mcp.json", "{}"),
+            ("wf/.codex/config.toml", "a = 1"),
             (".raymond/config.toml", "[raymond]\nverbose = true\n"),
             (".raymond/config.toml", "[raymond]\nverbose = false\n"),
             ("wf/.raymond/config.toml", "[raymond]\nverbose = true\n"),
@@ -245,6 +260,8 @@ mod tests {
             ("wf/.raymond/state/r.jsonl", "y"),
             (".raymond/state/r.jsonl", "y"),
             ("beside.txt", "y"),
+            ("elsewhere/.claude/settings.json", "{}"),
+            (".claude/history.jsonl", "{}"),
         ] {
             write(&root, name, text);
             assert_eq!(last, content(), "{name}");

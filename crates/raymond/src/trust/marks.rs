@@ -2,8 +2,8 @@
 //!
 //! What lies below a project's `.raymond` may have come with a clone, an archive or a pull. So what Raymond itself keeps
 //! there carries a mark: the HMAC-SHA256 of what is marked, of what it is used for and of the folder it is in, under a key
-//! that is kept in the user's own data folder. Nobody else can make such a mark, and one that was copied elsewhere fits no
-//! more.
+//! that is kept in the user's own data folder. Without the key no such mark can be made, and one that was copied elsewhere does
+//! not fit there.
 //!
 //! The key is made when it is needed first. Commands that only look make none: without a key nothing is marked.
 
@@ -90,9 +90,9 @@ fn folder_for(project: &Path) -> Result<PathBuf, NoKey> {
         )
     };
     let project = real(project);
-    // Whoever works in the home folder, or in the root of a container, has all else in it.
-    let is_home = std::env::var_os("HOME").is_some_and(|home| real(Path::new(&home)) == project);
-    match real(&folder).starts_with(&project) && !is_home && project.parent().is_some() {
+    // A person may work in the home folder, or set one within the project. In the root of a container all else lies, too.
+    let has_home = std::env::home_dir().is_some_and(|home| real(&home).starts_with(&project));
+    match real(&folder).starts_with(&project) && !has_home && project.parent().is_some() {
         true => Err(NoKey(format!(
             "the folder for your key, {}, lies in the project {}",
             folder.display(),
@@ -124,7 +124,7 @@ fn make(folder: &Path, path: &Path) -> io::Result<()> {
         file.write_all(&key)?;
         file.sync_all()
     });
-    let linked = written.and_then(|()| fs::hard_link(&unfinished, path));
+    let linked = written.and_then(|()| files::name_first(&unfinished, path));
     let _ = fs::remove_file(&unfinished);
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -39,7 +39,7 @@ pub enum Area {
     Notices,
     /// What asks other machines about their runs.
     Engines,
-    /// Nobody: it counts only in the user's own file.
+    /// No part of the program: it counts only in the user's own file.
     Nowhere,
 }
 
@@ -287,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Whoever adds a setting decides here what a project may do with it.
+    /// Each setting has its row here, which says what a project may do with it.
     #[test]
     fn every_setting_has_a_row_and_every_row_a_setting() {
         let schema = serde_json::to_value(schemars::schema_for!(Config)).unwrap();

@@ -311,6 +311,11 @@ impl DebugFolder {
         self.kept(name, stream_of(name.state))
     }
 
+    /// The file with what an earlier attempt wrote to stderr.
+    pub fn stderr(&self, name: StepName<'_>) -> Option<PathBuf> {
+        self.kept(name, Suffix::Stderr)
+    }
+
     /// The file with the prompt of an earlier attempt.
     pub fn prompt(&self, name: StepName<'_>) -> Option<PathBuf> {
         self.kept(name, Suffix::Prompt)

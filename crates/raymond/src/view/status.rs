@@ -64,18 +64,46 @@ pub struct RunView {
     #[schemars(default)]
     pub branches: Vec<BranchView>,
     pub result: Option<String>,
+    /// How many workers have failed whose failures joins have taken.
+    #[serde(skip_serializing_if = "no_worker")]
+    #[schemars(default)]
+    pub failed_workers: u64,
     pub agents: Vec<AgentView>,
     /// How far the workers are that no join has taken yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default)]
     pub fan_outs: Vec<FanOutView>,
     pub asks: Vec<AskView>,
+    /// Since when its schedule waits for its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule_waits_since: Option<Timestamp>,
     /// How long processes have worked on it.
     #[serde(skip)]
     pub elapsed: Duration,
     /// The limit of steps, if it is reached.
     #[serde(skip)]
     pub steps_used_up: Option<u64>,
+}
+
+/// Whether a number of workers is left out.
+pub fn no_worker(number: &u64) -> bool {
+    *number == 0
+}
+
+/// Failed workers, in words.
+pub fn workers_failed(number: u64) -> String {
+    format!("{number} worker{} failed", if number == 1 { "" } else { "s" })
+}
+
+/// The status of a run for people. A run that is completed says how many of its workers have failed.
+pub fn status_words(status: &str, failed_workers: u64) -> String {
+    let words = status.replace('_', " ");
+    match failed_workers {
+        failed if failed > 0 && status == RunStatus::Completed.as_str() => {
+            format!("{words}, {}", workers_failed(failed))
+        }
+        _ => words,
+    }
 }
 
 /// A run that goes on from another one.
@@ -99,6 +127,9 @@ pub struct AgentView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     pub state: String,
+    /// The workflow that it is in, if that is not the run's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<String>,
     pub status: Activity,
     pub session: Option<String>,
     pub cwd: String,
@@ -173,6 +204,9 @@ impl RunView {
         self.seen_at = Some(elsewhere.seen_at);
         self.stale = elsewhere.silence.as_ref().map(ToString::to_string);
         self.ended_there = elsewhere.ended.clone();
+        if self.status == RunStatus::Running && elsewhere.why_wedged().is_some() {
+            self.status = RunStatus::Wedged;
+        }
         for agent in &mut self.agents {
             agent.host = elsewhere.hosts.get(agent.id.as_str()).cloned();
         }
@@ -264,6 +298,7 @@ pub fn status_of(recorded: RunStatus, is_live: bool) -> RunStatus {
 }
 
 pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
+    let asks = run.asks().into_iter().filter(|_| !run.is_dropped());
     RunView {
         run: run.id.clone(),
         workflow: run.workflow.clone(),
@@ -280,9 +315,11 @@ pub fn view(run: &Run, is_live: bool, payloads: &Payloads) -> RunView {
         branched_off: None,
         branches: Vec::new(),
         result: run.result.as_ref().and_then(|result| payloads.text_of(result).ok()),
+        failed_workers: run.failed_workers,
         agents: run.agents_by_birth().into_iter().map(|agent| agent_view(agent, is_live)).collect(),
         fan_outs: fan_outs_of(run),
-        asks: run.asks().into_iter().map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
+        asks: asks.map(|(agent, ask)| ask_view(agent, ask, payloads)).collect(),
+        schedule_waits_since: None,
         containment: None,
         engine: None,
         seen_at: None,
@@ -357,6 +394,7 @@ fn agent_view(agent: &Agent, is_live: bool) -> AgentView {
         id: agent.id.to_string(),
         title: agent.title(),
         state: agent.state.to_string(),
+        scope: agent.scope.clone(),
         status: Activity::of(&agent.status, is_live),
         session: agent.session.as_ref().map(|session| session.id.clone()),
         cwd: agent.cwd.clone(),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use raymond_core::event::{Body, Event, StepFailed, StepFinished, StepStarted};
+use raymond_core::event::{Body, Event, Interrupted, StepFailed, StepFinished, StepStarted};
 use raymond_core::evolve;
 use raymond_core::money::Usd;
 use raymond_core::name::AgentId;
@@ -27,6 +27,8 @@ pub struct Step {
     pub cwd: Option<String>,
     pub started_at: Option<Timestamp>,
     pub attempts: Vec<Attempt>,
+    /// What its attempts have cost so far, as long as it has not ended.
+    pub spent: Usd,
     pub outcome: Outcome,
 }
 
@@ -63,6 +65,8 @@ pub enum AttemptEnd {
 pub enum Outcome {
     /// It has not ended.
     Open,
+    /// It has ended, and the events from the first number to the second were deleted.
+    Deleted(u64, u64),
     Finished(Box<StepFinished>),
     Failed(Box<StepFailed>),
 }
@@ -70,7 +74,7 @@ pub enum Outcome {
 impl Step {
     pub fn cost(&self) -> Option<Usd> {
         match &self.outcome {
-            Outcome::Open => None,
+            Outcome::Open | Outcome::Deleted(..) => Some(self.spent).filter(|spent| !spent.is_zero()),
             Outcome::Finished(finished) => Some(finished.cost_usd),
             Outcome::Failed(failed) => Some(failed.cost_usd),
         }
@@ -79,7 +83,7 @@ impl Step {
     /// How long it took, retries and reminders included.
     pub fn duration_ms(&self) -> Option<u64> {
         match &self.outcome {
-            Outcome::Open => None,
+            Outcome::Open | Outcome::Deleted(..) => None,
             Outcome::Finished(finished) => Some(finished.duration_ms),
             Outcome::Failed(failed) => Some(failed.duration_ms),
         }
@@ -94,7 +98,7 @@ impl Step {
                 let session = finished.session.as_ref()?;
                 Some((&session.id, session.backend.as_deref().or(backend)))
             }
-            Outcome::Open | Outcome::Failed(_) => {
+            Outcome::Open | Outcome::Deleted(..) | Outcome::Failed(_) => {
                 let session = last?.session.as_deref()?;
                 Some((session, backend))
             }
@@ -112,6 +116,7 @@ impl Step {
             cwd: known.map(|agent| agent.cwd.clone()),
             started_at: None,
             attempts: Vec::new(),
+            spent: Usd::ZERO,
             outcome: Outcome::Open,
         }
     }
@@ -154,7 +159,12 @@ impl Steps {
     }
 
     fn note(&mut self, event: &Event) {
+        if let Some(step) = event.body.step().and_then(|step| self.open.get_mut(&step)) {
+            step.spent += event.body.cost();
+        }
         match &event.body {
+            Body::RunStopped { interrupted, .. } => self.cut_off(interrupted),
+            Body::RunResumed(resumed) => self.cut_off(&resumed.interrupted),
             Body::StepStarted(started) => self.started(event, started),
             Body::SessionStarted(known) => {
                 if let Some(attempt) = self.attempt(known.step) {
@@ -184,7 +194,25 @@ impl Steps {
                 self.step(number, &failed.agent, &failed.state).outcome =
                     Outcome::Failed(Box::new(failed.clone()));
             }
+            Body::Snapshot { state } => {
+                let first = self.run.as_ref().map_or(1, |run| run.seq + 1);
+                let is_over = |step: &&mut Step| {
+                    matches!(step.outcome, Outcome::Open) && !state.is_under_way(step.number)
+                };
+                for step in self.open.values_mut().filter(is_over) {
+                    step.outcome = Outcome::Deleted(first, event.seq);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// What a turn has cost that was cut off.
+    fn cut_off(&mut self, interrupted: &[Interrupted]) {
+        for cut in interrupted {
+            if let Some(step) = self.open.get_mut(&cut.step) {
+                step.spent += cut.estimated_cost_usd;
+            }
         }
     }
 

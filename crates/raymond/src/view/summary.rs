@@ -6,22 +6,23 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use raymond_core::event::Origin;
+use raymond_core::event::{Body, Origin};
 use raymond_core::money::Usd;
 use raymond_core::payload::Payload;
-use raymond_core::run::{Agent, Run, RunStatus, Status};
+use raymond_core::run::{Agent, Halt, Run, RunStatus, Status};
 use raymond_core::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 use super::status::{budget_of, status_of};
 use crate::history::branch::branched_off;
-use crate::store::{RunHandle, SealedFile};
+use crate::store::{RunHandle, SealedFile, Start};
+use crate::view::text::one_line;
 
 /// Longer results are not remembered; they are read from the journal when they are shown.
 const MAX_RESULT_BYTES: usize = 512;
 
 /// Raised when the meaning of an entry changes.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// How long the file may be: that of some 100,000 runs.
 const MAX_CACHE_BYTES: u64 = 256 * 1024 * 1024;
 
@@ -52,9 +53,17 @@ pub struct Summary {
     /// The number of its last event.
     pub seq: u64,
     pub labels: BTreeMap<String, String>,
+    /// What it is about, in one line: its title or its input.
+    #[serde(default)]
+    pub about: String,
+    /// What is wrong with it or what it asks, in one line.
+    #[serde(default)]
+    pub trouble: String,
     /// Agents that have not ended.
     pub agents: usize,
     pub open_asks: usize,
+    /// Workers that have failed, and whose failures joins have taken.
+    pub failed_workers: u64,
     pub result: Brief,
     /// Where it left the run that it goes on from, if it is a branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -82,7 +91,8 @@ impl Numbers {
     /// What a run has in common with the one that it goes on from. A run that keeps what a rewind dropped has that for
     /// itself.
     fn shared(handle: &dyn RunHandle, origin: &Origin) -> Option<Self> {
-        let state = handle.state_after(origin.kept_from.unwrap_or(origin.seq)).ok()?;
+        let shared = origin.kept_from.map_or(origin.seq, |kept| kept.min(origin.seq));
+        let state = handle.state_after(shared).ok()?;
         // A turn that was under way is begun again.
         let is_turn =
             |agent: &&Agent| matches!(agent.status, Status::Running { .. }) && agent.state.kind().is_prompt();
@@ -119,7 +129,7 @@ impl Summary {
         let waits = |status: &Status| {
             matches!(status, Status::Asking { .. } | Status::Joining { .. } | Status::Failed { .. })
         };
-        let open_asks = run.asking_agents().len();
+        let open_asks = if run.is_dropped() { 0 } else { run.asking_agents().len() };
         Self {
             workflow: run.workflow.clone(),
             scope: run.scope.clone(),
@@ -136,8 +146,11 @@ impl Summary {
             duration_ms: run.duration_ms(run.last_time),
             seq: run.seq,
             labels: run.labels.clone(),
+            about: about(run, handle),
+            trouble: trouble(run, handle),
             agents: run.agents.len(),
             open_asks,
+            failed_workers: run.failed_workers,
             result: match &run.result {
                 None => Brief::None,
                 Some(Payload::Inline(text)) if text.len() <= MAX_RESULT_BYTES => Brief::Text(text.clone()),
@@ -159,13 +172,69 @@ impl Summary {
         }
     }
 
-    /// The status as a list shows it: a run that can only go on once a person has answered is waiting.
+    /// The status of this run as a list shows it. Its engine may know that it is wedged.
+    pub fn status_of(&self, run: &dyn RunHandle, is_live: bool) -> RunStatus {
+        match is_live && run.elsewhere().is_some_and(|mark| mark.why_wedged().is_some()) {
+            true => RunStatus::Wedged,
+            false => self.status(is_live),
+        }
+    }
+
+    /// The status as a journal shows it: a run that can only go on once a person has answered is waiting.
     pub fn status(&self, is_live: bool) -> RunStatus {
         match status_of(self.recorded, is_live) {
             RunStatus::Running if self.only_asks => RunStatus::Waiting,
             status => status,
         }
     }
+}
+
+/// How much of a title, an input, an error or a question a list shows.
+const MAX_LINE_CHARS: usize = 160;
+
+/// The label `title` of a run, or the input that it began with, or the values of its named inputs.
+fn about(run: &Run, handle: &dyn RunHandle) -> String {
+    if let Some(title) = run.labels.get("title") {
+        return one_line(title, MAX_LINE_CHARS);
+    }
+    let input = first_input(handle).and_then(|input| handle.payloads().text_of(&input).ok());
+    let named = || {
+        let values = run.inputs.values.iter().map(|(name, value)| format!("{name}={value}"));
+        values.collect::<Vec<_>>().join(" ")
+    };
+    one_line(&input.unwrap_or_else(named), MAX_LINE_CHARS)
+}
+
+/// What the first agent was handed when it began.
+fn first_input(handle: &dyn RunHandle) -> Option<Payload> {
+    let mut events = handle.events(Start::After(0)).ok()?;
+    let batch = events.next_batch().ok()??;
+    batch.into_iter().find_map(|event| match event.body {
+        Body::AgentStarted(started) if started.forked.is_none() => started.input,
+        _ => None,
+    })
+}
+
+/// Why an agent has failed or the run has stopped, or else the question that has waited longest.
+fn trouble(run: &Run, handle: &dyn RunHandle) -> String {
+    if run.status == RunStatus::Completed {
+        return String::new();
+    }
+    let failed = run.agents_by_birth().into_iter().find_map(|agent| match &agent.status {
+        Status::Failed { error, .. } => Some(error.clone()),
+        _ => None,
+    });
+    let halted = || match run.halt.as_ref()? {
+        Halt::Failed { error } | Halt::Limited { error } => Some(error.clone()),
+        Halt::OverBudget => Some(format!("{} of {} are spent", run.cost_usd, run.options.budget_usd)),
+    };
+    let asked = || {
+        let asks = run.asks();
+        let (_, ask) = asks.first()?;
+        let question = handle.payloads().text_of(&ask.question).ok()?;
+        Some(format!("asks: {}", question.trim_start()))
+    };
+    one_line(&failed.or_else(halted).or_else(asked).unwrap_or_default(), MAX_LINE_CHARS)
 }
 
 #[derive(Default, Serialize, Deserialize)]

@@ -19,6 +19,11 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// Text from outside that has to stay in its line, such as a path in a table: cleaned, with line breaks and tabs escaped, too.
+pub fn in_one_line(text: &str) -> String {
+    clean(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// What later lines of a text from outside begin with, so that none looks like a line of Raymond's own.
 const BELOW: &str = "\n    ";
 

@@ -223,6 +223,12 @@ fn write_environment(out: &mut impl Write, environment: &Map<String, Value>) -> 
 fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
     match &step.outcome {
         Outcome::Open => writeln!(out, "  {NOTE}has not ended{NOTE:#}"),
+        Outcome::Deleted(first, last) => {
+            writeln!(
+                out,
+                "  {NOTE}has ended; the events {first} to {last} are in segments that were deleted{NOTE:#}"
+            )
+        }
         Outcome::Finished(finished) => {
             let tokens = (!finished.tokens.is_zero()).then(|| in_words(finished.tokens));
             let window = finished.context.map(|context| format!("context {}", fullness(context)));
@@ -243,7 +249,8 @@ fn write_outcome(out: &mut impl Write, step: &Step) -> io::Result<()> {
 /// What the step has changed, if there are snapshots.
 fn write_changes(out: &mut impl Write, step: &Step) -> io::Result<()> {
     let Outcome::Finished(finished) = &step.outcome else { return Ok(()) };
-    let Some(FilesSnapshot { commit, before, folder, repository, shared }) = finished.files.as_deref() else {
+    let Some(FilesSnapshot { commit, before, folder, repository, shared, .. }) = finished.files.as_deref()
+    else {
         return Ok(());
     };
     heading(out, "changed files")?;

@@ -20,6 +20,7 @@ use raymond_core::workflow::StateFile;
 use super::Detail;
 use crate::advice;
 use crate::store::Payloads;
+use crate::view::status::workers_failed;
 use crate::view::text::{below, clean, one_line};
 
 /// The most characters of a text that a progress line shows.
@@ -130,7 +131,11 @@ pub(super) fn lines(event: &Event, within: Option<&str>, out_of_steps: bool, pay
         Body::BudgetExceeded { cost_usd, budget_usd } => lines
             .important(format!("{BAD}over budget{BAD:#}: {cost_usd} of {budget_usd}; nothing new starts")),
         Body::RunFinished { totals, .. } => {
-            lines.normal(format!("{GOOD}completed{GOOD:#} {DIM}({}){DIM:#}", summary(totals)))
+            let failed = match totals.failed_workers {
+                0 => String::new(),
+                failed => format!(", {BAD}{}{BAD:#}", workers_failed(failed)),
+            };
+            lines.normal(format!("{GOOD}completed{GOOD:#}{failed} {DIM}({}){DIM:#}", summary(totals)))
         }
         Body::RunStopped { status, error, asks, totals, .. } => {
             run_stopped(&event.run, *status, totals, error.as_deref(), asks, out_of_steps, payloads)

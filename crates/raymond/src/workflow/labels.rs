@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// The label of runs that were started by their schedule.
+pub const SCHEDULE_LABEL: &str = "schedule";
+
 /// How many labels a run may have, and how long they may be.
 pub const MOST_LABELS: usize = 100;
 pub const MAX_KEY_BYTES: usize = 128;

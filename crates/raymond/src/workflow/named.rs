@@ -10,7 +10,7 @@ use raymond_core::graph::ReadFile;
 use raymond_core::input::Plan;
 use raymond_core::policy::Policy;
 use raymond_core::run::Options;
-use raymond_core::tag::Located;
+use raymond_core::tag::{Attribute, Located};
 use raymond_core::workflow::{Platform, StateFile};
 
 use super::scope::{MAX_BYTES, Scope};
@@ -21,6 +21,11 @@ use crate::paths::{leads_away, normalise, shown};
 
 /// Characters with which a script or a prompt puts a text together. A name with one of them is not complete.
 const COMPUTED: [char; 9] = ['$', '{', '}', '%', '`', '"', '\'', '<', '!'];
+
+/// Whether a name is not complete as it is written: a script or a prompt puts it together when it runs.
+pub fn is_computed(name: &str) -> bool {
+    name.contains(COMPUTED)
+}
 
 /// All workflows that any state of a workflow names, as they are written there. A state that cannot be read names none.
 pub fn named_by(scope: &mut Scope) -> BTreeSet<String> {
@@ -33,6 +38,9 @@ struct Names {
     workflows: BTreeSet<String>,
     /// The files that say which MCP servers an agent program starts.
     mcp_configs: BTreeSet<String>,
+    /// The folders to which tags and policies send agents.
+    folders: BTreeSet<String>,
+    has_prompts: bool,
 }
 
 impl Names {
@@ -47,12 +55,18 @@ impl Names {
     fn add(&mut self, scope: &mut Scope, state: &StateFile) {
         let Ok(source) = scope.read(state) else { return };
         let file = ReadFile::new(state.clone(), String::from_utf8_lossy(&source.bytes).into_owned());
-        self.workflows.extend(in_tags(&file.found.tags).filter(|name| !name.contains(COMPUTED)));
+        self.workflows.extend(in_tags(&file.found.tags).filter(|name| !is_computed(name)));
+        let attributes = file.found.tags.iter().flat_map(|located| &located.tag.attributes);
+        let folders = attributes.filter(|(name, _)| name == Attribute::Cd.as_str()).map(|(_, folder)| folder);
+        self.folders.extend(folders.filter(|folder| !is_computed(folder)).cloned());
+        self.has_prompts |= state.kind().is_prompt();
         let Ok(read) = read_state(state, &source, &Options::default(), &scope.manifest().defaults) else {
             return;
         };
         if let (Plan::Prompt(prompt), Some(settings)) = (read.plan, read.turn) {
             self.workflows.extend(prompt.policy.iter().flat_map(in_policy));
+            let entries = prompt.policy.iter().flat_map(|policy| &policy.entries);
+            self.folders.extend(entries.filter_map(|entry| entry.cd.clone()));
             self.mcp_configs.extend(settings.mcp_config);
         }
     }
@@ -77,21 +91,25 @@ const MAX_UNPACKED_BYTES: u64 = 4 * MAX_BYTES;
 
 /// A workflow with those that it extends and those that it names, and so on: all that its run may be in, as far as texts
 /// tell.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reached {
     /// The workflow itself comes first.
     pub scopes: Vec<Scope>,
     /// What is named and is no workflow that can be opened, with the path of the workflow that names it.
     pub missing: BTreeSet<(PathBuf, String)>,
-    /// The files with MCP servers that their states name, with the folder from which relative paths of each workflow start.
-    pub mcp_configs: BTreeSet<(PathBuf, String)>,
+    /// The files with MCP servers that their states name.
+    pub mcp_configs: BTreeSet<String>,
+    /// The folders to which they send agents. From where relative ones start depends on where the agent is.
+    pub folders: BTreeSet<String>,
+    /// Whether any state is a prompt, so that an agent program is started.
+    pub has_prompts: bool,
 }
 
 impl Reached {
     /// Opens the workflow at a path, and all that are reached from it. Whether one may be entered does not matter: what
     /// the config file permits can change.
     pub fn from(path: &Path, platform: Platform) -> Result<Self, UserError> {
-        let mut reached = Self { scopes: Vec::new(), missing: BTreeSet::new(), mcp_configs: BTreeSet::new() };
+        let mut reached = Self::default();
         let mut unpacked = 0;
         let mut known = BTreeSet::from([canonical(path)]);
         let mut to_open = vec![path.to_owned()];
@@ -99,8 +117,9 @@ impl Reached {
             let mut scope = Scope::open(&path, platform)?;
             unpacked += scope.files().values().map(|bytes| bytes.len() as u64).sum::<u64>();
             let names = Names::of(&mut scope);
-            let home = scope.home().to_owned();
-            reached.mcp_configs.extend(names.mcp_configs.into_iter().map(|name| (home.clone(), name)));
+            reached.mcp_configs.extend(names.mcp_configs);
+            reached.folders.extend(names.folders);
+            reached.has_prompts |= names.has_prompts;
             let (named, missing) = next_of(&scope, names.workflows);
             let bases = scope.bases().map(|base| base.path().to_owned());
             to_open.extend(bases.chain(named).filter(|path| known.insert(canonical(path))));

@@ -19,7 +19,7 @@ pub use folder::{Folder, list as list_folder};
 pub use locate::{BUNDLE, BUNDLE_HOME, Form, Located, base_path, host_of, locate, locate_from};
 pub use one_file::{Contents, Mistakes, OneFile, OneState, Origin, TextPlace, header_value};
 pub use one_file::{parse as parse_one_file, parse_leniently, read_text as read_one_file};
-pub use source::{Beside, Given, Source};
+pub use source::{Beside, Given, Source, hexadecimal};
 
 use crate::agent::{WorkflowFile, WorkflowFiles};
 use crate::author::convert;

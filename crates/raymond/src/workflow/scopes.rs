@@ -1,7 +1,7 @@
 //! All workflows of a run: its own, and those it enters, each opened when it is first needed.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -12,11 +12,12 @@ use raymond_core::run::Agent;
 use raymond_core::workflow::{Platform, StateFile};
 use serde::{Deserialize, Serialize};
 
+use crate::error::UserError;
 use crate::git::worktrees::Worktrees;
 use crate::paths::{leads_away, normalise};
 use crate::wire;
 use crate::workflow::manifest::{InputMode, InputRule};
-use crate::workflow::named::named_by;
+use crate::workflow::named::{Reached, named_by};
 use crate::workflow::reach::Reach;
 use crate::workflow::scope::{Scope, host_of, locate, locate_from};
 
@@ -25,6 +26,8 @@ pub struct Scopes {
     others: BTreeMap<String, Scope>,
     platform: Platform,
     allowed: Allowed,
+    /// The only workflows that may be entered, with all links followed; if this is not set, all that are allowed.
+    only: Option<BTreeSet<PathBuf>>,
     /// Where models may send agents; anywhere if this is not set.
     reach: Option<Reach>,
     /// Where worktrees are made, if they can be.
@@ -120,13 +123,21 @@ impl Allowed {
 impl Scopes {
     pub fn new(own: Scope, platform: Platform, allowed: Allowed) -> Self {
         let (others, packed) = (BTreeMap::new(), BTreeMap::new());
-        Self { own, others, platform, allowed, reach: None, worktrees: None, packed, root: None }
+        Self { own, others, platform, allowed, only: None, reach: None, worktrees: None, packed, root: None }
     }
 
     /// The same with all workflows below a folder, under the paths that they have elsewhere.
     #[must_use]
     pub fn below(self, root: &Path) -> Self {
         Self { root: Some(root.to_owned()), ..self }
+    }
+
+    /// The same for a run that its schedule has started: it enters only its own workflow, those that this one names in its texts, and
+    /// so on. The person who trusted it has seen these.
+    pub fn only_named(self) -> Result<Self, UserError> {
+        let reached = Reached::from(self.own.path(), self.platform)?;
+        let only = reached.scopes.iter().map(|scope| canonical(scope.path())).collect();
+        Ok(Self { only: Some(only), ..self })
     }
 
     /// The same for agents whose models may only choose these folders.
@@ -159,14 +170,27 @@ impl Scopes {
         self.others.get_mut(path).ok_or_else(|| format!("{path} was not opened"))
     }
 
-    /// All files of the archive or one-file workflow that an agent is in.
+    /// All files of the archive or one-file workflow that an agent's state comes from.
     pub fn packed(&mut self, agent: &Agent) -> Result<Rc<PackedFiles>, String> {
-        let scope = self.of(agent)?.owner_of(&agent.state);
+        self.packed_files(agent, |scope| scope.owner_of(&agent.state))
+    }
+
+    /// All files of the archive or one-file workflow that an agent is in.
+    pub fn packed_workflow(&mut self, agent: &Agent) -> Result<Rc<PackedFiles>, String> {
+        self.packed_files(agent, |scope| scope)
+    }
+
+    fn packed_files(
+        &mut self,
+        agent: &Agent,
+        which: impl Fn(&Scope) -> &Scope,
+    ) -> Result<Rc<PackedFiles>, String> {
+        let scope = which(self.of(agent)?);
         let (origin, version) = (scope.path().to_owned(), scope.version());
         if let Some(files) = self.packed.get(&origin).filter(|files| files.version == version) {
             return Ok(Rc::clone(files));
         }
-        let by_name = self.of(agent)?.owner_of(&agent.state).files();
+        let by_name = which(self.of(agent)?).files();
         let files = Rc::new(PackedFiles { origin: origin.clone(), version, by_name });
         self.packed.insert(origin, Rc::clone(&files));
         Ok(files)
@@ -265,6 +289,16 @@ impl Scopes {
         let path = located.scope.path().to_owned();
         self.allowed.check(written, &path)?;
         self.allowed.check_bases(&located.scope)?;
+        let is_trusted =
+            |only: &BTreeSet<PathBuf>| only.contains(&canonical(&path)) || self.allowed.lists(&path);
+        if !self.only.as_ref().is_none_or(is_trusted) {
+            return Err(format!(
+                "`{}` leads to {}, a workflow that no text of this one names; a run that its schedule has started enters only those that \
+                 were trusted with it, and those in `workflow_paths` of the config file",
+                written.escape_debug(),
+                path.display()
+            ));
+        }
         let scope = path
             .to_str()
             .ok_or_else(|| format!("the path {} is not valid UTF-8", path.display()))?

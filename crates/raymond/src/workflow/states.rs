@@ -125,8 +125,25 @@ pub fn read_state(
         }
     };
     let (plan, turn, body) = parts;
+    turn.iter().try_for_each(check_words).map_err(|error| format!("{name}: {error}"))?;
     let warnings = warnings.iter().map(|warning| format!("{name}: {warning}")).collect();
     Ok(StateText { hash: source.hash(), plan, turn, body, warnings })
+}
+
+/// Refuses a setting that an agent program would take for an option of its own: `-m --yolo` chooses no model, but skips permissions.
+fn check_words(settings: &TurnSettings) -> Result<(), String> {
+    let TurnSettings { model, effort, permission_mode, .. } = settings;
+    let words = [("model", model), ("effort", effort), ("permission_mode", permission_mode)];
+    let found = words
+        .into_iter()
+        .find_map(|(key, word)| Some((key, word.as_ref().filter(|word| word.starts_with('-'))?)));
+    match found {
+        Some((key, word)) => Err(format!(
+            "the {key} `{}` begins with `-`, as an option of the agent program does",
+            word.escape_debug()
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Warnings about a state's text with their places in its file.

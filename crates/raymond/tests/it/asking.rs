@@ -32,7 +32,7 @@ fn a_live_run_takes_an_answer_at_once() {
     let status = rig.status();
     assert_eq!((&status["status"], &status["asks"][0]["question"]), (&"running".into(), &"why?".into()));
     rig.assert_no_step_lives(&live);
-    rig.raymond(&["answer", "r", "because"]).assert(0, "").says("ask1 is answered");
+    rig.raymond(&["answer", "r", "because", "--no-resume"]).assert(0, "").says("ask1 is answered");
     live.wait().assert(0, "got because\n");
     assert_eq!(rig.status()["asks"], Value::Array(Vec::new()));
 }
@@ -51,7 +51,7 @@ fn the_list_shows_a_live_run_that_only_waits_for_a_person_as_waiting() {
     assert_eq!(listed(&rig, &[], "r").as_deref(), Some("waiting"));
     assert_eq!(listed(&rig, &["--status", "waiting"], "r").as_deref(), Some("waiting"));
     assert_eq!(listed(&rig, &["--status", "failed"], "r"), None);
-    rig.raymond(&["answer", "yes"]).assert(0, "");
+    rig.raymond(&["answer", "yes", "--no-resume"]).assert(0, "");
     live.wait().assert(0, "got yes\n");
     assert_eq!(
         listed(&rig, &[], "r").as_deref(),
@@ -116,7 +116,7 @@ fn a_question_survives_a_kill_and_can_be_answered_before_the_resume() {
         (&status["status"], &status["agents"][0]["status"]),
         (&"interrupted".into(), &"asking".into())
     );
-    rig.raymond(&["answer", "r", "ask1", "meanwhile"]).assert(0, "");
+    rig.raymond(&["answer", "r", "ask1", "meanwhile", "--no-resume"]).assert(0, "");
     rig.resume().assert(0, "got meanwhile\n");
     assert_eq!(rig.read("trace"), "x\n");
 }
@@ -127,7 +127,7 @@ fn a_question_survives_a_kill_and_is_asked_again() {
     live_ask(&rig).kill();
     let live = rig.start(&["resume", "r", "--on-ask", "wait"]);
     wait_until("the resumed run", || rig.status()["status"] == "running");
-    rig.raymond(&["answer", "r", "ask1", "later"]).assert(0, "");
+    rig.raymond(&["answer", "r", "ask1", "later", "--no-resume"]).assert(0, "");
     live.wait().assert(0, "got later\n");
     assert_eq!(rig.read("trace"), "x\n");
 }
@@ -209,7 +209,7 @@ fn closed(rig: &Rig) -> Vec<String> {
 }
 
 fn answer_from(rig: &Rig, file: &str) -> Done {
-    let mut command = rig.command(&["answer", "r", "ask1", "-"]);
+    let mut command = rig.command(&["answer", "r", "ask1", "-", "--no-resume"]);
     command.stdin(File::open(rig.path(file)).unwrap());
     rig.launch(command).wait()
 }
@@ -257,7 +257,7 @@ fn a_stop_during_a_question_ends_at_once_and_keeps_it() {
         let done = live.wait();
         assert!([130, 3].contains(&done.exit), "{done:?}");
         assert_eq!(rig.status()["asks"][0]["id"], "ask1");
-        rig.raymond(&["answer", "r", "after all"]).assert(0, "");
+        rig.raymond(&["answer", "r", "after all", "--no-resume"]).assert(0, "");
         rig.resume().assert(0, "got after all\n");
     }
 }
@@ -268,7 +268,7 @@ fn terminate_during_a_question_keeps_it() {
     let live = live_ask(&rig);
     live.send(Signal::TERM);
     live.wait().assert(143, "");
-    rig.raymond(&["answer", "r", "after all"]).assert(0, "");
+    rig.raymond(&["answer", "r", "after all", "--no-resume"]).assert(0, "");
     rig.resume().assert(0, "got after all\n");
 }
 
@@ -294,12 +294,14 @@ fn a_timeout_while_the_run_was_stopped_is_noticed_on_resume() {
 #[test]
 fn an_answer_after_the_timeout_is_refused_while_the_run_is_stopped() {
     let Some(rig) = overdue() else { return };
-    rig.raymond(&["answer", "r", "ask1", "too late"])
+    rig.raymond(&["answer", "r", "ask1", "too late", "--no-resume"])
         .assert(1, "")
         .says("had to be answered before")
         .says("LATE.sh");
     rig.resume().assert(0, "late \n");
-    rig.raymond(&["answer", "r", "ask1", "too late"]).assert(1, "").says("was not answered in time");
+    rig.raymond(&["answer", "r", "ask1", "too late", "--no-resume"])
+        .assert(1, "")
+        .says("was not answered in time");
 }
 
 #[test]
@@ -310,7 +312,9 @@ fn an_answer_after_the_timeout_is_refused_by_a_live_run() {
     rig.state("LATE.sh", "touch late; until [ -e go ]; do sleep 0.01; done; echo '<result>late</result>'");
     let live = rig.start(&["workflow", "--id", "r", "--on-ask", "wait"]);
     wait_until("the timeout", || rig.path("late").exists());
-    rig.raymond(&["answer", "r", "ask1", "too late"]).assert(1, "").says("was not answered in time");
+    rig.raymond(&["answer", "r", "ask1", "too late", "--no-resume"])
+        .assert(1, "")
+        .says("was not answered in time");
     rig.write("go", "");
     live.wait().assert(0, "late\n");
 }
@@ -318,12 +322,12 @@ fn an_answer_after_the_timeout_is_refused_by_a_live_run() {
 #[test]
 fn without_a_run_the_only_open_question_is_answered() {
     let rig = asking();
-    rig.raymond(&["answer", "yes"]).assert(2, "").says("no run").says("waits for an answer");
+    rig.raymond(&["answer", "yes", "--no-resume"]).assert(2, "").says("no run").says("waits for an answer");
     rig.run().assert(3, "");
-    rig.raymond(&["answer", "r"]).assert(2, "").says("give the answer");
+    rig.raymond(&["answer", "r", "--no-resume"]).assert(2, "").says("the answer is missing");
     rig.raymond(&["workflow", "--id", "s"]).assert(3, "");
-    rig.raymond(&["answer", "yes"]).assert(2, "").says("r ask1").says("s ask1");
-    rig.raymond(&["answer", "ask1", "yes"]).assert(2, "").says("several open questions");
+    rig.raymond(&["answer", "yes", "--no-resume"]).assert(2, "").says("r ask1").says("s ask1");
+    rig.raymond(&["answer", "ask1", "yes"]).assert(2, "").says("no run 'ask1'");
     rig.raymond(&["answer", "s", "one", "--resume"]).assert(0, "got one\n");
     rig.raymond(&["answer", "--resume", "two"]).assert(0, "got two\n").says("ask1 is answered");
 }
@@ -333,7 +337,7 @@ fn a_step_cannot_answer_its_own_run() {
     let rig = asking();
     rig.run().assert(3, "");
     for (own, exit) in [("r", 2), ("another", 0)] {
-        let mut command = rig.command(&["answer", "r", "yes"]);
+        let mut command = rig.command(&["answer", "r", "yes", "--no-resume"]);
         command.env("RAYMOND_RUN_ID", own);
         let done = rig.launch(command).wait();
         assert_eq!(done.exit, exit, "{own}: {done:?}");
@@ -387,7 +391,7 @@ fn a_step_that_hides_cannot_answer_its_own_run() {
         wait_until("the step's answer", || rig.read("exit").ends_with('\n'));
         assert_eq!(rig.read("exit"), "2\n", "{way}");
         // What a person starts has nothing to do with the steps.
-        rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+        rig.raymond(&["answer", "r", "yes", "--no-resume"]).assert(0, "");
         live.wait();
         let closed = rig.events().into_iter().find(|event| event["event"] == "ask_closed").unwrap();
         assert_eq!(closed["answer"], "yes", "{way}");
@@ -445,7 +449,7 @@ fn a_step_can_do_nothing_about_its_run_or_a_branch_but_stop_it() {
     live.wait();
     assert!(!rig.path(".raymond/state/mine.jsonl").exists());
     // A person may do all of it.
-    rig.raymond(&["answer", "b", "ask1", "yes"]).assert(0, "");
+    rig.raymond(&["answer", "b", "ask1", "yes", "--no-resume"]).assert(0, "");
     rig.raymond(&["answer", "r", "ask1", "yes", "--resume"]).assert(0, "got yes\n");
 }
 
@@ -485,7 +489,7 @@ fn who_cannot_see_the_processes_of_a_run_does_not_answer_it() {
         let done = under(script, args.map(ToOwned::to_owned).collect());
         done.assert(2, "").says("cannot tell whether a step of r asks").says("where the run is");
     }
-    rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+    rig.raymond(&["answer", "r", "yes", "--no-resume"]).assert(0, "");
     live.wait().assert(0, "got yes\n");
 }
 
@@ -494,7 +498,7 @@ fn a_resume_takes_the_latest_run_that_can_go_on() {
     let rig = asking();
     rig.raymond(&["resume"]).assert(2, "").says("there are no runs");
     rig.run().assert(3, "");
-    rig.raymond(&["answer", "r", "first"]).assert(0, "");
+    rig.raymond(&["answer", "r", "first", "--no-resume"]).assert(0, "");
     rig.state("DONE.sh", "echo '<result>done</result>'");
     rig.raymond(&["workflow/DONE.sh", "--id", "done"]).assert(0, "done\n");
     rig.raymond(&["resume"]).assert(0, "got first\n");
@@ -516,15 +520,17 @@ fn an_empty_answer_is_refused_unless_the_question_takes_one() {
     let rig = asking();
     rig.run().assert(3, "");
     for empty in ["", "  "] {
-        rig.raymond(&["answer", "r", empty]).assert(2, "").says("an empty answer does not count");
+        rig.raymond(&["answer", "r", empty, "--no-resume"])
+            .assert(2, "")
+            .says("an empty answer does not count");
     }
-    rig.raymond(&["answer", "r", "full"]).assert(0, "");
+    rig.raymond(&["answer", "r", "full", "--no-resume"]).assert(0, "");
     rig.resume().assert(0, "got full\n");
 
     let rig = asking();
     rig.state("START.sh", "echo '<ask next=\"GOT\" empty=\"ok\">why?</ask>'");
     rig.run().assert(3, "");
-    rig.raymond(&["answer", "r", ""]).assert(0, "");
+    rig.raymond(&["answer", "r", "", "--no-resume"]).assert(0, "");
     rig.resume().assert(0, "got \n");
 }
 
@@ -541,7 +547,7 @@ fn an_answer_in_time_counts_though_the_resume_is_late() {
         let begin = std::time::Instant::now();
         rig.run();
         let asked = std::time::Instant::now();
-        rig.raymond(&["answer", "r", "ask1", "in time"]);
+        rig.raymond(&["answer", "r", "ask1", "in time", "--no-resume"]);
         if begin.elapsed().as_secs() >= seconds {
             return false;
         }
@@ -717,7 +723,7 @@ fn ctrl_c_at_a_question_stops_the_run_and_keeps_the_question() {
     let rig = asking();
     let done = on_a_terminal(&rig, "why?", "\u{3}", &["workflow", "--id", "r"]);
     assert!([130, 3].contains(&done.exit), "{done:?}");
-    rig.raymond(&["answer", "r", "later"]).assert(0, "");
+    rig.raymond(&["answer", "r", "later", "--no-resume"]).assert(0, "");
     rig.resume().assert(0, "got later\n");
 }
 
@@ -740,7 +746,7 @@ fn an_answered_question_is_not_asked_again() {
     }
     let rig = asking();
     rig.raymond(&["workflow", "--id", "r"]).assert(3, "");
-    rig.raymond(&["answer", "r", "before"]).assert(0, "");
+    rig.raymond(&["answer", "r", "before", "--no-resume"]).assert(0, "");
     let done = on_a_terminal(&rig, "why?", "", &["resume", "r"]);
     // The live view may show the question for a moment, but no answer is read.
     assert!(!done.stdout.contains(READS), "{}", done.stdout);
@@ -757,7 +763,7 @@ fn an_answer_from_the_command_ends_the_question_on_the_terminal() {
     command.args(["-c", TERMINAL, "--", RAYMOND, "workflow", "--id", "r", "--on-ask", "prompt"]);
     let live = rig.launch(command);
     wait_until("the question", || rig.read(".raymond/state/r.jsonl").contains("ask_opened"));
-    rig.raymond(&["answer", "r", "from elsewhere"]).assert(0, "");
+    rig.raymond(&["answer", "r", "from elsewhere", "--no-resume"]).assert(0, "");
     let done = live.wait();
     assert_eq!(done.exit, 0, "{done:?}");
     assert!(done.stdout.contains("got from elsewhere"), "{}", done.stdout);
@@ -800,7 +806,7 @@ fn an_answer_is_for_its_own_question_whatever_has_its_number_later() {
     let rig = asking();
     rig.state("ASK.sh", "echo '<ask next=\"GOT\">why?</ask>'").state("START.sh", "echo '<goto>ASK</goto>'");
     assert_eq!(rig.run().exit, 3);
-    rig.raymond(&["answer", "r", "before"]).assert(0, "");
+    rig.raymond(&["answer", "r", "before", "--no-resume"]).assert(0, "");
     let message = rig.path(".raymond/state/r.in/answer-ask1");
     let before = std::fs::read(&message).unwrap();
     rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
@@ -812,7 +818,19 @@ fn an_answer_is_for_its_own_question_whatever_has_its_number_later() {
     // As if it had come while the run was taken back.
     std::fs::write(&message, &before).unwrap();
     wait_until("the answer to be read", || !message.exists());
-    rig.raymond(&["answer", "r", "after"]).assert(0, "");
+    rig.raymond(&["answer", "r", "after", "--no-resume"]).assert(0, "");
     live.wait().assert(0, "got after\n");
     rig.raymond(&["resume", "dropped-1-r"]).assert(0, "got before\n");
+}
+
+#[test]
+fn an_answer_that_is_given_after_a_rewind_is_for_the_run_that_was_taken_back() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<ask next=\"END\">really?</ask>'");
+    rig.state("END.sh", "echo \"<result>$RAYMOND_INPUT</result>\"");
+    rig.run().assert_is(3);
+    rig.raymond(&["answer", "r", "ask1", "first", "--resume"]).assert(0, "first\n");
+    rig.raymond(&["rewind", "r", "--to", "1"]).assert(0, "dropped-1-r\n");
+    rig.raymond(&["answer", "r", "ask1", "second", "--no-resume"]).assert_is(0);
+    rig.raymond(&["resume", "r"]).assert(0, "second\n");
 }

@@ -22,10 +22,12 @@ fn every_template_lints_clean_and_runs_at_once() {
         let work = tempfile::tempdir().unwrap();
         let made = raymond(work.path(), &["init", "mine", "--template", template.name]);
         assert!(made.status.success(), "{made:?}");
-        for platform in [Platform::Unix, Platform::Windows] {
-            let found = check("mine", Around::folder(work.path(), platform));
-            assert!(found.is_empty(), "{}: {found:?}", template.name);
-        }
+        let how = String::from_utf8_lossy(&made.stderr).into_owned();
+        let uses_input =
+            std::fs::read_to_string(work.path().join("mine/START.md")).unwrap().contains("{{input}}");
+        assert_eq!(how.contains("raymond mine --input"), uses_input, "{how}");
+        let found = check("mine", Around::folder(work.path(), Platform::current()));
+        assert!(found.is_empty(), "{}: {found:?}", template.name);
         let run = raymond(work.path(), &["mine", "--json", "--input", "loops"]);
         assert_eq!(run.status.code(), Some(0), "{}: {run:?}", template.name);
         let lines = String::from_utf8(run.stdout).unwrap();
@@ -34,9 +36,47 @@ fn every_template_lints_clean_and_runs_at_once() {
             let event: Value = serde_json::from_str(line).unwrap();
             assert_eq!(problem(Subject::Events, &event), None, "{line}");
         }
-        let again = raymond(work.path(), &["init", "mine"]);
-        assert_eq!(again.status.code(), Some(2), "existing files are not overwritten");
     }
+}
+
+/// The names of a folder's files, with their contents.
+fn files_in(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let mut files: Vec<_> = files
+        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn init_writes_only_what_runs_on_this_platform() {
+    let work = tempfile::tempdir().unwrap();
+    raymond(work.path(), &["init"]);
+    let names: Vec<String> = files_in(&work.path().join("hello")).into_iter().map(|(name, _)| name).collect();
+    let expected = ["CHECK.sh", "START.md", "hello.test.yaml", "replies.yaml", "workflow.yaml"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn init_leaves_a_workflow_that_is_there_as_it_is_and_says_what_it_has() {
+    let work = tempfile::tempdir().unwrap();
+    raymond(work.path(), &["init", "mine"]);
+    let folder = work.path().join("mine");
+    let before = files_in(&folder);
+    for (cwd, args) in [(work.path(), &["init", "mine", "--template", "review"][..]), (&folder, &["init"])] {
+        let done = raymond(cwd, args);
+        let error = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(2), "{error}");
+        for shown in ["is a workflow already", "nothing was changed", "CHECK.sh, START.md", "run it: raymond"]
+        {
+            assert!(error.contains(shown), "{shown}: {error}");
+        }
+        assert_eq!(files_in(&folder), before);
+        assert!(!folder.join("hello").exists());
+    }
+    assert!(raymond(&folder, &["init", "other"]).status.success(), "another name makes another workflow");
 }
 
 #[test]

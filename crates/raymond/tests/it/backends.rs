@@ -47,7 +47,8 @@ fn what_a_backend_lacks_is_refused_before_anything_runs() {
         ("opencode", "", set("add_dirs: [docs]"), NO_BUDGET, lacks("add_dirs")),
         ("pi", "", set("mcp_config: [m.json]"), NO_BUDGET, lacks("mcp_config")),
         ("command", "", set("max_visits: 2"), &["--budget", "0", "--dangerously-skip-permissions"], lacks("dangerously_skip_permissions")),
-        ("copilot", "", set("max_visits: 2"), &[], "START.md: its backend `b` does not tell the cost of a turn, so that no budget holds it\n  → run it without a budget: --budget 0".to_owned()),
+        ("copilot", "", set("max_visits: 2"), &[], "(only tokens, and without a `model` they have no price)".to_owned()),
+        ("acp", "", set("max_visits: 2"), &[], "START.md: its backend `b` does not tell the cost of a turn, so that no budget holds it\n  → run it without a budget: --budget 0".to_owned()),
         ("codex", "", set("max_visits: 2"), &[], "(only tokens, and without a `model` they have no price)".to_owned()),
         ("gemini", "", set("model: new-model"), &[], "(only tokens, and the model `new-model` has no price), so that no budget holds it".to_owned()),
         ("gemini", "", set("model: new-model"), &["--budget", "5"], "or choose a `model` with a price; [prices] in the config file adds one: \"new-model\" = { input = …, output = … } under [prices]".to_owned()),
@@ -401,8 +402,8 @@ fn nothing_outside_its_file_knows_an_agent_program() {
 #[test]
 fn what_agent_programs_share_knows_none_of_them() {
     let shared = [
-        "ending", "events", "fault", "launcher", "lines", "price", "program", "reader", "refusal",
-        "registry", "rpc", "session", "turn",
+        "ending", "estimate", "events", "fault", "launcher", "lines", "price", "program", "reader",
+        "refusal", "registry", "rpc", "session", "turn",
     ];
     for module in shared {
         let file = format!("{}/src/agent/{module}.rs", env!("CARGO_MANIFEST_DIR"));

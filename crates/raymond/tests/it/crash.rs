@@ -236,7 +236,7 @@ pub fn of_mixed_workflows() -> Rig {
     rig
 }
 
-const OF_MIXED_WORKFLOWS: &str = "second.zip in work; workflow in work | \
+const OF_MIXED_WORKFLOWS: &str = "second in work; workflow in work | \
     [{\"agent\":\"main_aside1\",\"title\":\"1\",\"state\":\"ASIDE.sh\",\"attributes\":{\"item\":\"1\"},\"status\":\"done\",\
     \"result\":\"aside; fourth in side\",\"error\":null}]\n";
 

@@ -47,6 +47,25 @@ fn tags_are_printed_with_everything_escaped() {
 }
 
 #[test]
+fn a_text_that_looks_like_an_option_is_data() {
+    let rig = Rig::new(RAYMOND);
+    let cases: [(&[&str], &str); 9] = [
+        (&["result", "- a"], "<result>- a</result>"),
+        (&["result", "--json"], "<result>--json</result>"),
+        (&["result", "--text=x"], "<result>--text=x</result>"),
+        (&["print", "--help"], "<print>--help</print>"),
+        (&["print", "-h"], "<print>-h</print>"),
+        (&["result", "--", "- a"], "<result>- a</result>"),
+        (&["ask", "- go on?", "empty=ok", "--next", "N"], "<ask empty=\"ok\" next=\"N\">- go on?</ask>"),
+        (&["ask", "--next", "N", "--", "- go on?"], "<ask next=\"N\">- go on?</ask>"),
+        (&["ask", "--next=N", "go on?"], "<ask next=\"N\">go on?</ask>"),
+    ];
+    for (args, expected) in cases {
+        with_stdin(&rig, &[&["emit"], args].concat(), "").assert(0, &format!("{expected}\n"));
+    }
+}
+
+#[test]
 fn what_is_wrong_is_refused_and_nothing_is_printed() {
     let rig = Rig::new(RAYMOND);
     let cases: [(&[&str], &str, &str); 9] = [
@@ -87,4 +106,18 @@ fn scripts_find_it_on_path_and_in_a_variable() {
     rig.run().assert(0, "50\n");
     assert_eq!(rig.read("folder"), "raymond\n", "nothing else is put on PATH");
     assert_eq!(rig.read("results"), "a \"x\" & more|b & more");
+}
+
+/// The folder for the search path lies in the user's cache, which may not be there.
+#[test]
+fn the_program_is_told_where_no_link_to_it_can_be_made() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "\"$RAYMOND\" emit result 'a < b'");
+    let mut command = rig.command(&["workflow", "--state-dir", "s"]);
+    command.env_remove("HOME").env_remove("XDG_CACHE_HOME");
+    rig.launch(command).wait().assert(0, "a < b\n");
+    rig.write("file", "");
+    let mut command = rig.command(&["workflow", "--state-dir", "s"]);
+    command.env("XDG_CACHE_HOME", rig.path("file"));
+    rig.launch(command).wait().assert(0, "a < b\n");
 }

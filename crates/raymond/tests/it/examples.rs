@@ -86,3 +86,60 @@ fn the_pictures_are_up_to_date() {
         assert!(page.contains(&format!("(../{file})")), "examples/README.md does not show {file}");
     }
 }
+
+/// Copies a folder with all that is in it.
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// Packs each example, and runs the tests of its folder with what was packed.
+fn pass_their_tests_packed(form: &str) {
+    for (name, ..) in EXAMPLES.into_iter().filter(|(name, ..)| !name.contains('.')) {
+        if lacks_an_interpreter(&root().join("examples").join(name), name) {
+            continue;
+        }
+        let work = tempfile::tempdir().unwrap();
+        let (group, own) = name.split_once('/').unwrap_or(("", name));
+        // What an example calls lies beside it.
+        let around = if group.is_empty() { name } else { group };
+        copy_folder(&root().join("examples").join(around), &work.path().join(around));
+        let folder = work.path().join(name);
+        let packed = folder.with_extension(form);
+        let raymond = |args: &[&std::ffi::OsStr]| {
+            let mut command = Command::new(crate::RAYMOND);
+            command.current_dir(work.path()).args(args).stdin(std::process::Stdio::null()).output().unwrap()
+        };
+        let test = folder.with_file_name(format!("{own}.test.yaml"));
+        if !test.exists() {
+            fs::copy(folder.join(format!("{own}.test.yaml")), &test).unwrap();
+        }
+        let to: [&std::ffi::OsStr; 5] =
+            ["convert".as_ref(), folder.as_ref(), "-o".as_ref(), packed.as_ref(), "--force".as_ref()];
+        let done = raymond(&to);
+        assert_eq!(done.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+        fs::remove_dir_all(&folder).unwrap();
+        for other in ["zip", "yaml"].into_iter().filter(|other| *other != form) {
+            let _ = fs::remove_file(folder.with_extension(other));
+        }
+        let done = raymond(&["test".as_ref(), test.as_ref()]);
+        let (stdout, stderr) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+        assert_eq!(done.status.code(), Some(0), "{name}.{form}: {stdout}{stderr}");
+    }
+}
+
+#[test]
+fn every_example_passes_its_own_tests_as_an_archive() {
+    pass_their_tests_packed("zip");
+}
+
+#[test]
+fn every_example_passes_its_own_tests_as_one_file() {
+    pass_their_tests_packed("yaml");
+}

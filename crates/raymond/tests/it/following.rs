@@ -88,3 +88,23 @@ fn a_conversation_is_opened_on_a_branch_and_the_run_stays_as_it_is() {
     assert_eq!(rig.read("opened"), expected);
     assert_eq!(rig.events(), before);
 }
+
+/// The status stays `completed`, since nothing is left to do.
+#[test]
+fn a_completed_run_says_how_many_workers_have_failed() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<fork>GOOD</fork><fork>BAD</fork><join>END</join>'");
+    rig.state("GOOD.sh", "echo '<result>good</result>'");
+    rig.state("BAD.sh", "# raymond: fatal=agent\nexit 3");
+    rig.state("END.sh", "echo '<result>over</result>'");
+    let told = "completed, 1 worker failed";
+    let ended = rig.raymond(&["workflow", "--id", "r"]);
+    ended.assert(0, "over\n").says(told);
+    for args in [&["list"][..], &["status", "r"]] {
+        let shown = rig.raymond(args).stdout;
+        assert!(shown.contains(told), "{args:?}: {shown}");
+    }
+    let status: serde_json::Value =
+        serde_json::from_str(&rig.raymond(&["status", "r", "--json"]).stdout).unwrap();
+    assert_eq!((&status["status"], &status["failed_workers"]), (&"completed".into(), &1.into()));
+}

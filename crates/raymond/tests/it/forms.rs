@@ -176,7 +176,7 @@ fn a_run_in_a_called_workflow_of_a_bundle_is_resumed() {
     rig.raymond(&["convert", "main", "-o", "b.zip", "--bundle"]).assert(0, "");
     fs::remove_dir_all(rig.path("other")).unwrap();
     rig.raymond(&["b.zip", "--id", "r", "--on-ask", "pause"]).assert(3, "");
-    rig.raymond(&["answer", "r", "yes"]).assert(0, "");
+    rig.raymond(&["answer", "r", "yes", "--no-resume"]).assert(0, "");
     rig.resume().assert(0, "said yes\n");
 }
 
@@ -277,6 +277,72 @@ fn files_next_to_a_script_exist_in_every_form() {
         .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("files-")))
         .collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// A folder with the workflow's files, the same in every form, from scripts and for prompts.
+#[test]
+fn the_folder_of_a_workflow_is_one_in_every_form() {
+    let rig = Rig::new(RAYMOND);
+    rig.agent(r#"[ { "match": "Look", "run": "ls \"$RAYMOND_STATE_DIR\" > listed", "reply": "<goto>LAST</goto>" } ]"#);
+    rig.state("START.sh", "cat \"$RAYMOND_STATE_DIR/texts/a.txt\" > seen; echo '<goto>LOOK</goto>'");
+    rig.state("LOOK.md", "Look around.");
+    rig.state("LAST.sh", "echo \"<result>$(cat seen) $(basename \"$RAYMOND_STATE_DIR\") $(tr '\\n' ' ' < listed)$(test \"$RAYMOND_STATE_DIR/LAST.sh\" = \"$RAYMOND_STATE_FILE\" && echo same)</result>\"");
+    rig.write("workflow/texts/a.txt", "a text\n");
+    for form in ["zip", "yaml"] {
+        fs::create_dir(rig.path(form)).unwrap();
+        rig.raymond(&["convert", "workflow", "-o", &format!("{form}/workflow.{form}")]).assert(0, "");
+    }
+    for form in ["workflow", "zip/workflow.zip", "yaml/workflow.yaml"] {
+        rig.raymond(&[form, "-q"]).assert(0, "a text workflow LAST.sh LOOK.md START.sh texts same\n");
+    }
+}
+
+#[test]
+fn what_would_not_work_packed_is_not_packed() {
+    let rig = Rig::new(RAYMOND);
+    for (script, says) in [
+        ("cat \"$RAYMOND_STATE_DIR/../shared\"", "START.sh, line 2: the script leaves its workflow's folder"),
+        (
+            "echo x > \"$RAYMOND_STATE_DIR/log\"",
+            "START.sh, line 2: the script writes in its workflow's folder",
+        ),
+    ] {
+        rig.state("START.sh", format!("# A script.\n{script}\necho '<result>ok</result>'"));
+        for form in ["wf.zip", "wf.yaml"] {
+            rig.raymond(&["convert", "workflow", "-o", form]).assert(2, "").says(says);
+            assert!(!rig.path(form).exists());
+        }
+        rig.raymond(&["convert", "workflow", "-o", "copy", "--force"]).assert(0, "");
+    }
+}
+
+/// The copy of a packed workflow is read-only; a workflow that was edited has another one at its next step, while a step
+/// that still runs keeps its own.
+#[test]
+fn an_edited_workflow_gets_a_new_copy_at_its_next_step() {
+    use std::os::unix::fs::PermissionsExt;
+    let rig = Rig::new(RAYMOND);
+    let workflow = |text: &str| {
+        format!(
+            "states:\n  START:\n    sh: echo '<fork next=\"MAIN\">SLOW</fork>'\n  SLOW:\n    sh: |\n      echo \"$RAYMOND_STATE_DIR\" > slow.tmp; \
+             mv slow.tmp slow; until [ -e go ]; do sleep 0.01; done; cat \"$RAYMOND_STATE_DIR/data\" > kept; echo '<result>ok</result>'\n\
+             \x20 MAIN:\n    sh: until [ -e edited ]; do sleep 0.01; done; echo '<goto>NEXT</goto>'\n  NEXT:\n    sh: |\n      echo \"$RAYMOND_STATE_DIR\" > next; \
+             cp \"$RAYMOND_STATE_DIR/data\" taken; touch go; echo '<join>END</join>'\n  END:\n    sh: echo \"<result>$(cat kept) $(cat taken)</result>\"\n\
+             files:\n  data: {text}\n"
+        )
+    };
+    rig.write("wf.yaml", workflow("old"));
+    let live = rig.start(&["wf.yaml", "--id", "r", "-q"]);
+    test_kit::rig::wait_for_file(&rig.path("slow"));
+    let first = std::path::PathBuf::from(rig.read("slow").trim());
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o222;
+    assert_eq!((mode(&first), mode(&first.join("data"))), (0, 0));
+    fs::write(rig.path("new.yaml"), workflow("new")).unwrap();
+    fs::rename(rig.path("new.yaml"), rig.path("wf.yaml")).unwrap();
+    rig.write("edited", "");
+    live.wait().assert(0, "old new\n");
+    assert_ne!(rig.read("slow"), rig.read("next"));
+    assert!(!first.exists(), "the copies are removed");
 }
 
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {

@@ -88,8 +88,8 @@ fn the_page_about_going_back_shows_what_happens() {
     }
     let own_events = rig.read(".raymond/state/tale-2.jsonl").lines().count();
     assert!(page.contains(&format!("its own {own_events} events")), "{own_events} events");
-    assert!(page.contains("raymond rewind tale --to 39"));
-    rig.raymond(&["rewind", "tale", "--to", "39"]).says("dropped-1-tale");
+    assert!(page.contains("raymond rewind tale 39"));
+    rig.raymond(&["rewind", "tale", "39"]).says("dropped-1-tale");
 }
 
 /// The text of all files of Rust below a folder.

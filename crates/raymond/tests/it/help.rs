@@ -135,8 +135,24 @@ fn completions_know_commands_options_and_runs() {
     };
     assert_eq!(complete(&["st"]), "status stop");
     assert_eq!(complete(&["lint", "--form"]), "--format");
-    for command in ["resume", "status", "log", "answer", "stop", "--resume"] {
+    for command in ["status", "log", "branch", "clean"] {
         assert_eq!(complete(&[command, "mo"]), "morning monday", "{command}");
+    }
+    // Only runs that the command can be used for.
+    rig.write("asks/START.sh", "echo '<ask next=\"END\">why?</ask>'");
+    rig.write("asks/END.sh", "exit 1");
+    rig.raymond(&["asks", "--id", "mouse"]);
+    rig.raymond(&["asks", "--id", "mole"]);
+    rig.raymond(&["answer", "mole", "so"]);
+    for (command, expected) in [
+        ("resume", "mole mouse"),
+        ("--resume", "mole mouse"),
+        ("rewind", "mole mouse morning monday"),
+        ("answer", "mouse"),
+        ("retry", "mole"),
+        ("stop", ""),
+    ] {
+        assert_eq!(complete(&[command, "mo"]), expected, "{command}");
     }
     assert_eq!(complete(&["workf"]), "workflow/");
     assert_eq!(complete(&["init", "--template", ""]), "hello review fan-out");

@@ -207,8 +207,8 @@ fn a_killed_retry_jump_or_diff_leaves_its_event_or_nothing() {
     branch("timed").assert(0, "timed\n");
     let whole = begin.elapsed() * 2;
     let commands: [(&[&str], &[&str], Option<&str>); 3] = [
-        (&["retry"], &[], Some("agent_retried")),
-        (&["jump"], &["main", "JOINED", "--input", "again"], Some("agent_moved")),
+        (&["retry"], &["--no-run"], Some("agent_retried")),
+        (&["jump"], &["main", "JOINED", "--input", "again", "--no-run"], Some("agent_moved")),
         (&["resume"], &["--diff"], None),
     ];
     for (number, (command, more, event)) in commands.into_iter().enumerate() {

@@ -394,6 +394,35 @@ fn variables_of_git_start_nothing() {
     assert_eq!(mark(&rig), None);
 }
 
+/// Git would wait for such a pipe without end.
+#[test]
+fn a_pipe_in_the_place_of_a_file_of_git_holds_up_nobody() {
+    for name in ["HEAD", "index", "packed-refs", "info/exclude", "objects/info/alternates"] {
+        let (rig, _) = repository();
+        assert_eq!(rig.raymond(&["workflow", "--id", "r"]).exit, 0);
+        let pipe = rig.path(".git").join(name);
+        let _ = fs::remove_file(&pipe);
+        assert!(rig.program("mkfifo").arg(&pipe).status().unwrap().success());
+        let why = format!("{} is no plain file", pipe.canonicalize().unwrap().display());
+        let seen = rig.raymond(&["doctor"]);
+        let line =
+            seen.stdout.lines().find(|line| line.contains(&why)).unwrap_or_else(|| panic!("{why}: {seen:?}"));
+        assert!(line.contains("not known whether git tracks files"), "{line}");
+        for command in [&["clean", "r", "--dry-run"][..], &["clean", "r"]] {
+            rig.raymond(command).assert(1, "").says(&why);
+        }
+        let run = rig.raymond(&["workflow", "--id", "s", "--snapshots"]);
+        assert_eq!(run.exit, 1, "{run:?}");
+        run.says(&why);
+        // With the pipe gone, all of it goes.
+        fs::remove_file(&pipe).unwrap();
+        if name == "HEAD" {
+            rig.write(".git/HEAD", "ref: refs/heads/main\n");
+        }
+        assert_eq!(rig.raymond(&["clean", "r"]).exit, 0);
+    }
+}
+
 /// Whoever may change a repository's files decides what is in it. Git itself asks for that too.
 #[test]
 fn a_repository_of_another_user_is_used_as_git_uses_it() {

@@ -36,7 +36,7 @@ fn run_into_trap(rig: &Rig, args: &[&str], call: u32) -> Option<Done> {
 
 /// Kills a command at its first call of git, in another rig at its second, and so on, until it is not killed any more.
 /// `again` runs it once more where it was killed, and `check` looks at the result.
-fn killed_at_every_call(
+pub fn killed_at_every_call(
     make: impl Fn() -> Rig,
     args: &[&str],
     again: impl Fn(&Rig),
@@ -58,7 +58,7 @@ fn killed_at_every_call(
 }
 
 /// Gives a command again that was killed.
-fn again(rig: &Rig, args: &[&str]) {
+pub fn again(rig: &Rig, args: &[&str]) {
     let done = rig.raymond(args);
     assert_eq!(done.exit, 0, "{done:?}");
 }

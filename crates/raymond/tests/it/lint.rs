@@ -196,8 +196,8 @@ fn forms_of(folder: &Path, work: &Path) -> [String; 3] {
 
 #[test]
 fn every_rule_finds_the_same_in_every_form() {
-    // Tests lie beside an archive or a one-file workflow, not in it.
-    for rule in RULES.iter().filter(|rule| !["R015", "R039"].contains(&rule.code)) {
+    // Tests lie beside an archive or a one-file workflow, not in it; what R042 finds is not packed.
+    for rule in RULES.iter().filter(|rule| !["R015", "R039", "R042"].contains(&rule.code)) {
         let work = tempfile::tempdir().unwrap();
         let forms = forms_of(&folder().join(rule.code).join("bad"), work.path());
         let [in_folder, in_archive, in_one_file] = forms.map(|form| {

@@ -339,7 +339,7 @@ fn the_view_returns_when_a_question_is_answered_by_the_command() {
     terminal.wait_for("\n> ");
     terminal.write("half an ans");
     terminal.wait_for("half an ans");
-    rig.raymond(&["answer", "r", "elsewhere"]).assert(0, "");
+    rig.raymond(&["answer", "r", "elsewhere", "--no-resume"]).assert(0, "");
     let screen = terminal.wait_for("GOT.sh running");
     assert!(!screen.contains("half an ans"), "{screen}");
     rig.write("go", "");

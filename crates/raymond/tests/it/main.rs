@@ -14,9 +14,13 @@ mod backends;
 #[cfg(test)]
 mod background;
 #[cfg(test)]
+mod books;
+#[cfg(test)]
 mod cases;
 #[cfg(test)]
 mod cgroups;
+#[cfg(test)]
+mod choosing;
 #[cfg(test)]
 mod cleaning;
 #[cfg(test)]
@@ -43,6 +47,8 @@ mod folders;
 mod following;
 #[cfg(test)]
 mod forms;
+#[cfg(test)]
+mod going_back;
 #[cfg(test)]
 mod guide;
 #[cfg(test)]
@@ -100,6 +106,10 @@ mod steady;
 mod stopping;
 #[cfg(test)]
 mod strange_files;
+#[cfg(test)]
+mod taken_back;
+#[cfg(test)]
+mod task_folders;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -143,6 +143,27 @@ fn a_server_in_a_clone_resumes_nothing_and_has_a_token_of_its_own() {
     assert_untouched(&rig, &before, "serve");
     // Its own token is used again.
     assert_eq!(Site::start(&rig).token, site.token);
+    // All of it is random: its mark is in another file, and neither counts without the other.
+    let mark = rig.path(".raymond/serve.token.mark");
+    assert!(!fs::read_to_string(&mark).unwrap().contains(&site.token[32..]));
+    for change in [(&token, "b".repeat(64)), (&mark, "b".repeat(64)), (&mark, String::new())] {
+        let before = Site::start(&rig).token;
+        fs::write(change.0, &change.1).unwrap();
+        let now = Site::start(&rig).token;
+        assert!(now != before && now.len() == 64 && now != "b".repeat(64), "{now}");
+        assert_eq!(Site::start(&rig).token, now);
+    }
+    fs::remove_file(&mark).unwrap();
+    symlink(rig.path("precious"), &mark).unwrap();
+    Site::start(&rig);
+    assert!(!rig.path("precious").exists(), "a link is not followed");
+    // Of servers that start at once, all have the same.
+    let rival = Rig::new(RAYMOND);
+    let tokens: Vec<String> = std::thread::scope(|scope| {
+        let servers: Vec<_> = (0..4).map(|_| scope.spawn(|| Site::start(&rival).token)).collect();
+        servers.into_iter().map(|server| server.join().unwrap()).collect()
+    });
+    assert!(tokens.iter().all(|token| *token == tokens[0]), "{tokens:?}");
     // Before there is any run, a token that was brought counts as little.
     let fresh = Rig::new(RAYMOND);
     fresh.write(".raymond/serve.token", "a".repeat(64));
@@ -203,7 +224,7 @@ fn a_run_is_used_once_a_person_has_adopted_it() {
     let before = files(&rig.path(".raymond"));
     let asked = rig.raymond(&["doctor", "--adopt"]);
     assert_eq!(asked.exit, 2, "{asked:?}");
-    asked.says("--adopt --yes").says("nobody can be asked");
+    asked.says("--adopt --yes").says("no terminal to ask on");
     for shown in [
         "r  ",
         "its agents may do anything without asking",
@@ -378,9 +399,7 @@ fn where_no_key_can_be_kept_a_run_needs_a_folder_that_is_named() {
     fs::write(&plain, "").unwrap();
     let plain = plain.display().to_string();
     for (variables, why) in [
-        (&[][..], "neither XDG_DATA_HOME nor HOME is set"),
-        (&[("HOME", "relative")], "neither XDG_DATA_HOME nor HOME is set"),
-        (&[("HOME", inside.as_str())], "lies in the project"),
+        (&[("HOME", "relative")][..], "neither XDG_DATA_HOME nor HOME is set"),
         (&[("HOME", "/"), ("XDG_DATA_HOME", inside.as_str())], "lies in the project"),
         (&[("XDG_DATA_HOME", plain.as_str())], "cannot be made"),
     ] {
@@ -398,14 +417,27 @@ fn where_no_key_can_be_kept_a_run_needs_a_folder_that_is_named() {
     assert!(rig.home().join("data/raymond/marks.key").is_file());
 }
 
-/// A person who works in the home folder itself has the key in the project.
+/// A person who works in the home folder itself, or who has set one within the project, has the key in the project.
 #[test]
-fn the_home_folder_can_be_a_project() {
+fn the_home_folder_can_be_a_project_or_in_one() {
+    for home in [".", "home"] {
+        let rig = Rig::new(RAYMOND);
+        rig.state("START.sh", "echo '<result>ok</result>'");
+        let mut command = rig.command(&["workflow", "--id", "r"]);
+        command.env("HOME", rig.path(home));
+        rig.launch(command).wait().assert(0, "ok\n");
+    }
+}
+
+/// In a container or a service HOME is often not set.
+#[cfg(unix)]
+#[test]
+fn without_a_variable_the_home_folder_is_the_one_that_the_system_knows() {
     let rig = Rig::new(RAYMOND);
-    rig.state("START.sh", "echo '<result>ok</result>'");
-    let mut command = rig.command(&["workflow", "--id", "r"]);
-    command.env("HOME", rig.work());
-    rig.launch(command).wait().assert(0, "ok\n");
+    let mut command = rig.command(&["doctor"]);
+    command.env_remove("HOME").env_remove("XDG_DATA_HOME");
+    let said = rig.launch(command).wait();
+    assert!(!format!("{said:?}").contains("neither XDG_DATA_HOME nor HOME is set"), "{said:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn to_the_end(rig: &Rig, run: &str) {
     while rig.raymond(&["resume", run, "--quiet"]).exit == 3 {
         for ask in status(rig, run)["asks"].as_array().expect("a list") {
             let ask = ask["id"].as_str().expect("an id");
-            rig.raymond(&["answer", run, ask, "yes"]).assert(0, "");
+            rig.raymond(&["answer", run, ask, "yes", "--no-resume"]).assert(0, "");
         }
     }
 }

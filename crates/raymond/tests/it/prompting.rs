@@ -480,6 +480,24 @@ fn a_value_neither_ends_a_tool_rule_nor_leads_to_another_folder_or_server() {
     }
 }
 
+/// Some agent programs take the word behind `-m` for an option of its own if it looks like one. A workflow may switch off `lint`, and
+/// not this.
+#[test]
+fn a_model_that_looks_like_an_option_reaches_no_agent_program() {
+    let rig = two_turns();
+    let refused = |args: &[&str], what: &str| {
+        let done = rig.raymond(args);
+        assert!([1, 2].contains(&done.exit), "{args:?}: {done:?}");
+        done.says(what).says("as an option of the agent program does");
+        assert!(rig.calls().is_empty(), "{args:?}");
+    };
+    assert_eq!(rig.raymond(&["workflow", "--model=--yolo"]).exit, 2);
+    refused(&["workflow", "--model=--yolo", "--no-lint"], "the model `--yolo`");
+    refused(&["workflow", "--effort=-x", "--no-lint"], "the effort `-x`");
+    rig.state("workflow.yaml", "lint: off\n").state("START.md", "---\nmodel: --skip\n---\nStart.");
+    refused(&["workflow"], "the model `--skip`");
+}
+
 #[test]
 fn a_declared_input_chooses_folders_and_tool_servers() {
     let rig = Rig::new(RAYMOND);
@@ -566,4 +584,25 @@ fn a_value_is_changed_only_where_it_would_be_acted_on_and_the_meta_file_says_so(
     let expected = format!("Look: {}", input.replace("@secret", "\u{200B}@secret"));
     assert_eq!(rig.calls()[0]["prompt"], expected);
     assert_eq!(meta(&rig, "main_START")["changed_values"], json!(["@secret.txt"]));
+}
+
+#[test]
+fn a_prompt_that_uses_an_input_that_was_not_given_is_warned_of() {
+    let rig = Rig::new(RAYMOND);
+    rig.agent(r#"[ { "reply": "<result>ok</result>" } ]"#);
+    let warnings = |body: &str, args: &[&str]| {
+        rig.state("START.md", body);
+        let done = rig.raymond(&[&["workflow", "--json"], args].concat());
+        done.assert_is(0);
+        let events = done.lines().filter(|event| event["event"] == "warning");
+        events.map(|event| event["message"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for name in ["input", "result", "input.a.b"] {
+        let body = format!("Do {{{{{name}}}}}.");
+        let found = warnings(&body, &[]);
+        let expected = format!("START.md uses `{{{{{name}}}}}`, and the run was given no input");
+        assert!(matches!(found.as_slice(), [one] if one.starts_with(&expected)), "{found:?}");
+        assert_eq!(warnings(&body, &["--input", ""]), Vec::<String>::new());
+    }
+    assert_eq!(warnings("Do it, {{agent_id}}, {{inputs}}.", &[]), Vec::<String>::new());
 }

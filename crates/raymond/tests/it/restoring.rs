@@ -107,6 +107,140 @@ fn files_are_restored_in_place_and_what_was_not_saved_is_kept() {
     rig.raymond(&["resume", "b"]).assert(0, &format!("{} 2 then 3\n", rig.path("sub").display()));
 }
 
+/// What git does not list, but what putting the files back would overwrite or remove.
+/// A removal of the run that was killed has removed its ref: the snapshots go with the next `git gc`.
+#[test]
+fn a_snapshot_that_no_ref_has_keeps_nothing() {
+    let rig = three_steps();
+    git(&rig, ".", &["update-ref", "-d", "refs/raymond/r"]);
+    rig.raymond(&["branch", "r", "1", "--id", "b", "--files"]).assert(2, "").says("not committed: sub/f");
+    assert_eq!(rig.read("sub/f"), "2 then 3\n");
+    rig.raymond(&["branch", "r", "1", "--id", "b", "--files", "--force"]).assert(0, "b\n");
+    assert_eq!(git(&rig, ".", &["show", "refs/raymond-kept/r/1:sub/f"]), "2 then 3");
+}
+
+#[test]
+fn what_git_ignores_or_was_told_not_to_look_at_is_kept_too() {
+    // What is changed after the run, and a file that must not be lost by that.
+    let ways: [(&str, &[&str], &str); 6] = [
+        ("ignored since", &["echo sub/added >> .git/info/exclude", "echo mine > sub/added"], "sub/added"),
+        (
+            "a folder in the place of a file",
+            &["echo added/ >> .git/info/exclude", "mkdir sub/added", "echo mine > sub/added/x"],
+            "sub/added/x",
+        ),
+        (
+            "a file in the place of a folder",
+            &["rm -r deep", "echo /deep >> .git/info/exclude", "echo mine > deep"],
+            "deep",
+        ),
+        ("--assume-unchanged", &["git update-index --assume-unchanged sub/f", "echo mine > sub/f"], "sub/f"),
+        ("--skip-worktree", &["git update-index --skip-worktree sub/f", "echo mine > sub/f"], "sub/f"),
+        (
+            "both",
+            &[
+                "git update-index --assume-unchanged sub/f",
+                "git update-index --skip-worktree sub/f",
+                "echo mine > sub/f",
+            ],
+            "sub/f",
+        ),
+    ];
+    for command in ["branch", "rewind"] {
+        for (way, changes, file) in ways {
+            let why = format!("{command}: {way}");
+            let rig = Rig::new(RAYMOND);
+            init(&rig, ".");
+            rig.write(".gitignore", "/workflow\n*.ignored\n");
+            rig.write("sub/f", "0\n");
+            commit(&rig, ".", "zero");
+            rig.state(
+                "START.sh",
+                "echo 1 > sub/f; echo 1 > sub/added; mkdir deep; echo 1 > deep/x; echo '<goto>B</goto>'",
+            );
+            rig.state("B.sh", "rm sub/added; echo '<result>ok</result>'");
+            rig.raymond(&["workflow", "--id", "r", "--snapshots"]).assert(0, "ok\n");
+            rig.write("other.ignored", "mine\n");
+            for change in changes {
+                let mut shell = rig.program("sh");
+                shell.args(["-c", change]).current_dir(rig.path("."));
+                assert_eq!(rig.launch(shell).wait().exit, 0, "{why}: {change}");
+            }
+            let args: &[&str] = match command {
+                "branch" => &["branch", "r", "--at", "1", "--id", "b", "--files"],
+                _ => &["rewind", "r", "--to", "1", "--files"],
+            };
+            let index = git(&rig, ".", &["ls-files", "-v"]);
+            rig.raymond(args).assert(2, "").says(file).says("--force");
+            assert_eq!(rig.read(file), "mine\n", "{why}");
+            rig.raymond(&[args, &["--force"]].concat()).says("kept as refs/raymond-kept/r/1").assert_is(0);
+            assert_eq!(git(&rig, ".", &["show", &format!("refs/raymond-kept/r/1:{file}")]), "mine", "{why}");
+            for restored in ["sub/f", "sub/added", "deep/x"] {
+                assert_eq!(rig.read(restored), "1\n", "{why}: {restored}");
+            }
+            assert_eq!(rig.read("other.ignored"), "mine\n", "{why}: it is not in the way");
+            assert_eq!(git(&rig, ".", &["ls-files", "-v"]), index, "{why}: the index stays");
+        }
+    }
+}
+
+#[test]
+fn what_is_in_the_way_and_the_same_is_no_loss_and_what_cannot_be_kept_is_an_error() {
+    let rig = three_steps();
+    rig.write(".git/info/exclude", "added\n");
+    rig.write("sub/added", "1\n");
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "same", "--files"]).assert(0, "same\n");
+    fs::remove_file(rig.path("sub/added")).unwrap();
+    init(&rig, "sub/added");
+    rig.write("sub/added/x", "mine\n");
+    let args = ["branch", "r", "--at", "1", "--id", "b", "--files", "--force"];
+    rig.raymond(&args).assert_is(1).says("is a repository of its own; move it away");
+    assert_eq!((rig.read("sub/added/x"), rig.read("sub/f")), ("mine\n".into(), "1\n".into()));
+}
+
+/// Settings are meant to be committed with a project, and snapshots do not have them.
+#[test]
+fn settings_of_the_project_stay_as_they_are() {
+    let rig = Rig::new(RAYMOND);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n");
+    rig.write(".raymond/.gitignore", "*\n!.gitignore\n!config.toml\n");
+    rig.write(".raymond/config.toml", "# one\n");
+    commit(&rig, ".", "one");
+    rig.state("START.sh", "echo 1 > f; echo '<goto>B</goto>'")
+        .state("B.sh", "echo 2 > f; echo '<result>ok</result>'");
+    rig.raymond(&["workflow", "--id", "r", "--snapshots"]).assert(0, "ok\n");
+    rig.write(".raymond/config.toml", "# mine\n");
+    rig.raymond(&["branch", "r", "--at", "1", "--id", "b", "--files"]).assert(0, "b\n");
+    assert_eq!((rig.read("f"), rig.read(".raymond/config.toml")), ("1\n".into(), "# mine\n".into()));
+    commit(&rig, ".", "two");
+    rig.raymond(&["rewind", "r", "--to", "1", "--files"]).assert_is(0);
+    assert_eq!((rig.read("f"), rig.read(".raymond/config.toml")), ("1\n".into(), "# mine\n".into()));
+    assert_eq!(git(&rig, ".", &["status", "--porcelain"]), "");
+    fs::remove_file(rig.path(".raymond/config.toml")).unwrap();
+    rig.raymond(&["branch", "b", "--at", "1", "--id", "c", "--files", "--force"]).assert(0, "c\n");
+    assert!(!rig.path(".raymond/config.toml").exists());
+}
+
+/// What a sparse checkout leaves out is not gone.
+#[test]
+fn a_sparse_checkout_stays_sparse() {
+    let rig = Rig::new(RAYMOND);
+    init(&rig, ".");
+    rig.write(".gitignore", "/workflow\n");
+    rig.write("in/f", "0\n");
+    rig.write("out/f", "0\n");
+    commit(&rig, ".", "zero");
+    git(&rig, ".", &["sparse-checkout", "set", "in"]);
+    rig.state("START.sh", "echo 1 > in/f; echo '<goto>B</goto>'")
+        .state("B.sh", "echo 2 > in/f; echo '<result>ok</result>'");
+    rig.raymond(&["workflow", "--id", "r", "--snapshots"]).assert(0, "ok\n");
+    assert_eq!(git(&rig, ".", &["show", "refs/raymond/r:out/f"]), "0");
+    rig.raymond(&["rewind", "r", "--to", "1", "--files"]).assert_is(0);
+    assert_eq!(rig.read("in/f"), "1\n");
+    assert!(!rig.path("out").exists());
+}
+
 #[test]
 fn a_rewind_takes_the_files_back_too() {
     let rig = three_steps();

@@ -281,6 +281,54 @@ fn an_answer_to_a_stopped_run_resumes_it() {
     wait_for(&site, "r", "result", "yes");
 }
 
+#[test]
+fn of_many_answers_at_the_same_time_one_is_taken_and_the_others_are_told_so() {
+    const ANSWERS: usize = 50;
+    let rig = asking();
+    assert_eq!(rig.raymond(&["workflow", "--id", "r"]).exit, 3);
+    let site = Site::start(&rig);
+    let given: Vec<(u16, Value)> = std::thread::scope(|scope| {
+        let answer = |number: usize| {
+            let body = json!({ "ask": "ask1", "text": number.to_string() });
+            let answer = site.post("/api/v1/runs/r/answers", &body);
+            (answer.status, answer.json())
+        };
+        let threads: Vec<_> = (0..ANSWERS).map(|number| scope.spawn(move || answer(number))).collect();
+        // Others who answer elsewhere hold the run for a moment.
+        let commands: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| rig.raymond(&["answer", "r", "ask1", "command", "--no-resume"])))
+            .collect();
+        let given = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        commands.into_iter().for_each(|command| drop(command.join().unwrap()));
+        given
+    });
+    for (status, body) in &given {
+        let is_late = *status == 409 && body["by"].is_string();
+        assert!(*status == 200 || is_late, "{status} {body}");
+    }
+    let taken = given.iter().filter(|(status, _)| *status == 200).count();
+    let result = |rig: &Rig| rig.raymond(&["status", "r", "--json"]).stdout;
+    match taken {
+        1 => wait_for(&site, "r", "status", "completed"),
+        // A command was first, and lets nothing go on.
+        none => assert_eq!((none, result(&rig).contains("waiting")), (0, true)),
+    }
+}
+
+#[test]
+fn a_port_that_the_link_does_not_name_is_told() {
+    let rig = with_run();
+    let args = ["serve", "--listen", "0.0.0.0:0", "--allow-host", "raymond.example", "--token-file", "own"];
+    let live = rig.start(&args);
+    wait_until("the link", || live.stdout().ends_with('\n'));
+    assert!(live.stdout().starts_with("http://raymond.example/#token="), "{}", live.stdout());
+    live.wait_for_stderr("listens on 0.0.0.0:");
+    wait_until("the whole line", || live.stderr().ends_with('\n'));
+    let port = live.stderr().trim_end().rsplit(':').next().unwrap().to_owned();
+    let address = format!("127.0.0.1:{port}");
+    assert!(std::net::TcpStream::connect(&address).is_ok(), "{address}");
+}
+
 /// A step can read the token, but that does not make a person of it.
 #[test]
 fn a_step_cannot_answer_its_own_run_over_http() {
@@ -377,7 +425,7 @@ fn of_fifty_racing_answers_one_is_taken_and_the_others_are_told() {
     wait_until("the question", || site.get_json("/api/v1/runs/r")["asks"][0]["id"] == "ask1");
     let answer = |number: usize| -> (bool, String) {
         if number.is_multiple_of(5) {
-            let done = rig.raymond(&["answer", "r", "ask1", &format!("command {number}")]);
+            let done = rig.raymond(&["answer", "r", "ask1", &format!("command {number}"), "--no-resume"]);
             return (done.exit == 0, done.stderr);
         }
         let body = json!({ "ask": "ask1", "text": format!("api {number}") });
@@ -616,6 +664,58 @@ fn a_run_is_written_as_one_file_that_allows_only_its_own_script() {
     assert_eq!(response.header("content-disposition"), Some("attachment; filename=\"r.html\""));
 }
 
+/// Files of a run that cannot be used are no error of the server: the answer says what is wrong with them.
+#[test]
+fn a_run_whose_files_cannot_be_used_is_a_conflict_with_the_reason() {
+    let rig = with_run();
+    for id in ["marked", "damaged", "pipe"] {
+        rig.raymond(&["workflow", "--id", id]);
+    }
+    let site = Site::start(&rig);
+    for id in ["marked", "damaged", "pipe"] {
+        site.get_json(&format!("/api/v1/runs/{id}"));
+    }
+    std::fs::remove_file(rig.path(".raymond/state/marked.mark")).unwrap();
+    rig.write(".raymond/state/damaged.jsonl", "{\"bad\n");
+    std::fs::remove_file(rig.path(".raymond/state/pipe.jsonl")).unwrap();
+    assert!(rig.program("mkfifo").arg(".raymond/state/pipe.jsonl").status().unwrap().success());
+    for (id, why) in [("marked", "was not made there"), ("damaged", "line 1"), ("pipe", "not a plain file")] {
+        for path in ["events", "export", "steps", "steps/1", "steps/1/output"] {
+            let answer = site.get(&format!("/api/v1/runs/{id}/{path}"));
+            assert_eq!(answer.status, 409, "{id} {path}: {answer:?}");
+            assert!(answer.json()["detail"].as_str().unwrap().contains(why), "{id} {path}: {answer:?}");
+        }
+        let answer = site.post(&format!("/api/v1/runs/{id}/answers"), &json!({ "ask": "ask1", "text": "x" }));
+        assert_eq!(answer.status, 409, "{id}: {answer:?}");
+    }
+    let unreadable = site.send("GET", "/api/v1/runs/%ff", &[], "");
+    assert_eq!((unreadable.status, &unreadable.json()["status"]), (400, &400.into()), "{unreadable:?}");
+}
+
+/// What a worker or a run was given under a name that looks secret is a secret wherever it was printed, in a text that is cut too.
+#[test]
+fn an_export_hides_what_was_given_under_a_secret_name() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("workflow.yaml", "inputs:\n  db_password: { type: string }\n");
+    rig.state(
+        "START.sh",
+        "echo '<fork next=\"WAIT\" api_token=\"t0k\\en-1\" pin_key=\"77\" who=\"me\">WORK</fork>'",
+    );
+    rig.state("WAIT.sh", "echo '<join>END</join>'");
+    rig.state(
+        "WORK.sh",
+        "printf '<print>%590s %s</print>' x \"$api_token\"; echo \"<result>$api_token $db_password $who</result>\"",
+    );
+    rig.state("END.sh", "echo '<result>ended</result>'");
+    rig.raymond(&["workflow", "--id", "r", "--set", "db_password=pa55-w0rd"]).assert(0, "ended\n");
+    rig.raymond(&["export", "r", "-o", "r.html"]).assert(0, "");
+    let html = rig.read("r.html");
+    for secret in ["t0k", "en-1", "pa55-w0rd", "\"77\""] {
+        assert!(!html.contains(secret), "{secret}");
+    }
+    assert!(html.contains("*** *** me"), "the rest stays");
+}
+
 #[test]
 fn a_missed_time_of_a_schedule_is_made_up_for_once() {
     let rig = project();
@@ -640,6 +740,40 @@ fn a_missed_time_of_a_schedule_is_made_up_for_once() {
         !std::fs::read_to_string(&file).unwrap().contains("2020-06-01")
     });
     assert_eq!(runs(), 1, "of many missed times one is made up for");
+}
+
+/// A program tells tokens, and some also how full the model's window was, and that the conversation was summarised.
+#[test]
+fn what_a_turn_left_of_the_window_is_told() {
+    let told = r#"{"tokens": {"input": 1200, "output": 34}, "context": {"used": 5000, "window": 20000}, "compacted": true}"#;
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.md", "Start.");
+    rig.write(
+        "agent.sh",
+        format!("cat > /dev/null\necho 'raymond-usage: {told}' >&2\necho '<result>ok</result>'\n"),
+    );
+    rig.write(
+        ".raymond/config.toml",
+        "[raymond]\nbackend = \"b\"\n[backend.b]\nkind = \"command\"\ncommand = \"sh\"\nargs = [\"./agent.sh\"]\ncost = \"none\"\n",
+    );
+    rig.raymond(&["workflow", "--id", "r"]).assert(0, "ok\n");
+    let event = rig.events().into_iter().find(|event| event["event"] == "step_finished").unwrap();
+    let step = Site::start(&rig).get_json("/api/v1/runs/r/steps/1");
+    for told in [&event, &step] {
+        assert_eq!(
+            (&told["tokens"]["input"], &told["tokens"]["output"]),
+            (&1200.into(), &34.into()),
+            "{told}"
+        );
+        assert_eq!(told["context"], json!({ "used": 5000, "window": 20000 }), "{told}");
+        assert_eq!(told["compacted"], true, "{told}");
+    }
+    let shown = rig.raymond(&["show", "r", "1"]).stdout;
+    let expected = "tokens: 1,200 in, 34 out; context 5,000 of 20,000 (25 %); it was summarised";
+    assert!(shown.contains(expected), "{shown}");
+    let status = rig.raymond(&["status", "r"]).stdout;
+    assert!(status.contains("tokens    1,200 in, 34 out"), "{status}");
+    assert_eq!(rig.status()["tokens"]["input"], 1200);
 }
 
 #[test]

@@ -236,7 +236,7 @@ fn proposed_commands_repeat_the_state_folder() {
         status.stdout.contains("raymond answer r ask1 'your answer' --state-dir 'my runs'"),
         "{status:?}"
     );
-    let answered = rig.raymond(&["answer", "r", "ask1", "this", "--state-dir", "my runs"]);
+    let answered = rig.raymond(&["answer", "r", "ask1", "this", "--state-dir", "my runs", "--no-resume"]);
     answered.says("raymond resume r --state-dir 'my runs'\n");
     rig.raymond(&["resume", "--state-dir", "my runs", "r"]).says("raymond resume r --state-dir 'my runs'\n");
     let taken = rig.raymond(&[&["workflow", "--id", "r"][..], &at].concat());

@@ -92,6 +92,68 @@ fn only_what_was_seen_is_trusted() {
     assert!(!is_trusted(&rig, "copy"));
 }
 
+/// Agent programs start what such files name, so they belong to what is looked at and trusted.
+#[test]
+fn what_agent_programs_obey_is_shown_and_trusted_too() {
+    let rig = rig();
+    rig.state(
+        "MOVE.sh",
+        "echo '<reset cd=\"tree\">START</reset>'; echo \"<reset-workflow>../$1</reset-workflow>\"",
+    );
+    rig.write(
+        "tree/.claude/settings.json",
+        r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"./evil.sh"}]}]}}"#,
+    );
+    let shown = rig.raymond(&["trust", "workflow", "--yes"]);
+    let lines = [
+        "obey an agent's settings tree/.claude/settings.json",
+        "start, by such settings  ./evil.sh  (tree/.claude/settings.json)",
+        "enter a workflow         ../$1 (put together when it runs, so a schedule does not enter it)  (workflow/MOVE.sh)",
+    ];
+    for line in lines {
+        assert!(shown.stdout.contains(line), "{line}\n{}", shown.stdout);
+    }
+    for name in [
+        "tree/.claude/settings.json",
+        ".claude/settings.local.json",
+        ".mcp.json",
+        "tree/.claude/skills/x/SKILL.md",
+    ] {
+        assert!(is_trusted(&rig, "workflow"));
+        rig.write(name, "{}");
+        assert!(!is_trusted(&rig, "workflow"), "{name}");
+        assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
+    }
+    // A workflow without prompts starts no agent program.
+    rig.write("plain/START.sh", "echo '<result>x</result>'");
+    assert_eq!(rig.raymond(&["trust", "plain", "--yes"]).exit, 0);
+    rig.write(".claude/settings.json", "{}");
+    assert!(is_trusted(&rig, "plain") && !is_trusted(&rig, "workflow"));
+}
+
+/// The person who trusted a workflow has seen those that its files name, and no others.
+#[test]
+fn a_run_of_a_schedule_enters_only_what_was_trusted_with_it() {
+    let rig = Rig::new(RAYMOND);
+    rig.state("START.sh", "echo '<call-workflow return=\"NEXT\">../named</call-workflow>'");
+    rig.state("NEXT.sh", "echo \"<reset-workflow>../$(cat name)</reset-workflow>\"");
+    rig.write("named/START.sh", "echo '<result>x</result>'");
+    rig.write("other/START.sh", "touch ran; echo '<result>other</result>'");
+    rig.write("name", "other");
+    let scheduled = rig.raymond(&["workflow", "--id", "r", "--label", "schedule=* * * * *"]);
+    assert_eq!(scheduled.exit, 1, "{scheduled:?}");
+    scheduled.says("a workflow that no text of this one names");
+    assert_eq!(rig.raymond(&["resume", "r"]).exit, 1, "a resume changes nothing about it");
+    assert!(!rig.path("ran").exists());
+    rig.write("name", "named");
+    rig.raymond(&["resume", "r"]).assert(0, "x\n");
+    // A person may start it all the same, and so does a config file that lists the folder.
+    rig.write("name", "other");
+    rig.raymond(&["workflow", "--id", "s"]).assert(0, "other\n");
+    rig.write(".raymond/config.toml", "[raymond]\nworkflow_paths = [\"other\"]\n");
+    rig.raymond(&["workflow", "--id", "t", "--label", "schedule=* * * * *"]).assert(0, "other\n");
+}
+
 #[test]
 fn trust_is_taken_back_even_when_the_workflow_is_gone() {
     let rig = rig();
@@ -155,6 +217,25 @@ fn what_is_shown_cannot_steer_a_terminal_or_look_like_another_line() {
     assert!(!shown.lines().any(|line| line.starts_with("  run a script  harmless")), "{shown}");
     let json = rig.raymond(&["inspect", "workflow", "--json"]).stdout;
     assert!(!json.contains(['\u{1b}', '\u{202e}']), "{json:?}");
+    // A folder of a clone may have any name.
+    rig.write("flow\nother  completed\u{1b}[2K/START.sh", "echo '<result>x</result>'");
+    rig.write("flow\nother  completed\u{1b}[2K/OTHER.md", "---\nallowed_transitions: 7\n---\nGo.");
+    let name = "flow\nother  completed\u{1b}[2K";
+    rig.raymond(&[name, "--id", "r", "--no-lint"]).assert(0, "x\n");
+    for command in [
+        &["list"][..],
+        &["status", "r"],
+        &["log", "r"],
+        &["lint", name],
+        &["doctor"],
+        &["inspect", name],
+        &["clean", "r"],
+    ] {
+        let done = rig.raymond(command);
+        let all = done.stdout.clone() + &done.stderr;
+        assert!(!all.contains('\u{1b}'), "{command:?}: {all}");
+        assert!(!all.lines().any(|line| line.starts_with("other  completed")), "{command:?}: {all}");
+    }
 }
 
 #[test]

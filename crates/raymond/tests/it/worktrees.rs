@@ -107,9 +107,13 @@ fn locks_of_a_killed_git_do_not_matter() {
         if [ ! -e "$RAYMOND_TASK_FOLDER/again" ]; then
             touch "$RAYMOND_TASK_FOLDER/again" "$(git rev-parse --git-path index.lock)"
             touch "$(git rev-parse --git-path HEAD.lock)" "$(git rev-parse --git-path refs/heads/$RAYMOND_BRANCH.lock)"
+            own=$(git rev-parse --absolute-git-dir); mkdir -p "$own/rebase-merge"
+            touch "$own/MERGE_MSG.lock" "$own/rebase-merge/any.lock"
             kill -9 $PPID; sleep 1000
         fi
         set -e
+        [ -z "$(find "$(git rev-parse --absolute-git-dir)" -name '*.lock')" ]
+        rmdir "$(git rev-parse --absolute-git-dir)/rebase-merge"
         echo mine > sub/f
         git commit -qam mine
         printf '<result>%s</result>' "$(git log -1 --format=%s)""#;
@@ -163,13 +167,16 @@ fn a_worktree_of_the_run_that_a_killed_git_has_half_made_does_not_matter() {
 #[test]
 fn what_would_be_lost_stays_and_is_named() {
     let rig = repository();
-    let names = ["clean", "ignored", "changed", "untracked", "commit", "detached", "merge"];
+    let names =
+        ["clean", "ignored", "changed", "assumed", "skipped", "untracked", "commit", "detached", "merge"];
     let forks: Vec<String> = names.iter().map(|name| format!("worktree='{name}'")).collect();
     let work = r#"
         set -e
         case $(basename "$RAYMOND_WORKTREE") in
         ignored) echo x > a.ignored ;;
         changed) echo x > sub/f ;;
+        assumed) git update-index --assume-unchanged sub/f; echo x > sub/f ;;
+        skipped) git update-index --skip-worktree sub/f; echo x > sub/f ;;
         untracked) echo x > new ;;
         commit) echo x > sub/f; git commit -qam mine ;;
         detached) git checkout -q --detach; echo y > sub/f; git commit -qam mine ;;
@@ -183,6 +190,8 @@ fn what_would_be_lost_stays_and_is_named() {
     let top = rig.path(".raymond/worktrees/r").display().to_string();
     for (name, why) in [
         ("changed", "it has changes that are not committed"),
+        ("assumed", "it has changes that are not committed"),
+        ("skipped", "it has changes that are not committed"),
         ("untracked", "it has files that are not in git"),
         ("detached", "it has commits that no branch has"),
         ("merge", "a merge is under way in it"),
@@ -263,6 +272,9 @@ fn a_dirty_submodule_is_an_error() {
     assert_eq!(entries(&run_in(&rig, ".", &["--id", "clean"]))[0]["status"], "done");
     rig.write("module/g", "2\n");
     run_in(&rig, ".", &[]).says("the submodule `module` has changes that are not committed here");
+    git(&rig, "module", &["update-index", "--assume-unchanged", "g"]);
+    let done = run_in(&rig, ".", &["--id", "hidden"]);
+    done.says("the submodule `module` has changes that are not committed here");
 }
 
 #[test]

@@ -2,15 +2,19 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { Browser, Project, axe, login, until } from "./harness.js";
+import { Browser, Project, axe, login, shows, until, visit } from "./harness.js";
 
+/// A word that cannot be broken.
+const LONG = "unbroken".repeat(12);
 let browser, project, server;
 
 before(async () => {
   browser = await Browser.start();
   project = new Project("ship-feature", "morning-report", "broken");
-  project.raymond("ship-feature", "--id", "waits", "--on-ask", "pause");
+  project.raymond("ship-feature", "--id", "waits", "--on-ask", "pause", "--label", `${LONG}=${LONG}`);
   project.raymond("broken", "--id", "fails");
+  // So many that the number beside them in the bar is long.
+  for (let number = 0; number < 9; number += 1) project.raymond("broken", "--id", `fails-${number}`, "--label", `${LONG}=${number}`);
   server = await project.serve("--listen", "127.0.0.1:0");
 });
 
@@ -33,12 +37,12 @@ const VIEWS = {
 };
 
 for (const colorScheme of ["light", "dark"]) {
-  for (const width of [1280, 320]) {
+  for (const width of [1280, 1024, 320]) {
     test(`axe finds nothing and nothing is cut off: ${colorScheme}, ${width} px`, async () => {
       const context = await browser.window({ colorScheme, viewport: { width, height: 800 } });
       const page = await login(context, server);
       for (const [hash, ready] of Object.entries(VIEWS)) {
-        await page.goto(`${server.base}/${hash}`);
+        await visit(page, server, hash);
         await page.locator(ready).first().waitFor();
         assert.deepEqual(await axe(page), [], `${hash} ${colorScheme} ${width}`);
         const tooWide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
@@ -70,12 +74,12 @@ test("everything can be done by keyboard", async () => {
   await page.keyboard.press("k");
   assert.equal(await focused(), "waits");
   await page.keyboard.press("Enter");
-  await page.waitForURL(/#\/runs\/waits$/);
+  await shows(page, /#\/runs\/waits$/);
   await page.locator(".t-row").first().waitFor();
   // To a state of the graph.
   await page.locator(".graph .node[tabindex]").first().focus();
   await page.keyboard.press("Enter");
-  await page.waitForURL(/#\/workflows\/ship-feature\?state=/);
+  await shows(page, /#\/workflows\/ship-feature\?state=/);
   // The address changes before the page does.
   await page.locator("[data-answer]").waitFor({ state: "detached" });
   await page.goBack();

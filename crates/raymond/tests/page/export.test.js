@@ -12,7 +12,7 @@ before(async () => {
   browser = await Browser.start();
   project = new Project("ship-feature");
   project.raymond("ship-feature", "--id", "sent", "--on-ask", "pause");
-  project.raymond("answer", "sent", "yes");
+  project.raymond("answer", "--no-resume", "sent", "yes");
   assert.equal(project.raymond("resume", "sent").status, 0);
 });
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { Browser, Project, login, until } from "./harness.js";
+import { Browser, Project, login, shows, until, visit } from "./harness.js";
 
 let browser, project, server, context;
 
@@ -39,7 +39,7 @@ test("a run is started with the form, moves, asks, is answered, and ends", async
   const page = await login(context, server, "#/workflows/ship-feature");
   await page.getByLabel("Feature").fill("Resume a download");
   await page.getByRole("button", { name: "Start", exact: true }).click();
-  await page.waitForURL(/#\/runs\/ship-feature-/);
+  await shows(page, /#\/runs\/ship-feature-/);
   await page.locator(".badge", { hasText: "running" }).first().waitFor();
   // It is seen to move: agents appear on the graph and in the list.
   await page.locator(".agent-row", { hasText: "main_write2" }).waitFor();
@@ -60,7 +60,7 @@ test("an answer that came second is told so", async () => {
   const run = startWaiting("second-answer");
   const page = await login(context, server, `#/runs/${run}`);
   await page.getByLabel("Your answer").fill("no, not yet");
-  assert.equal(project.raymond("answer", run, "yes").status, 0);
+  assert.equal(project.raymond("answer", "--no-resume", run, "yes").status, 0);
   await page.getByRole("button", { name: "Answer" }).click();
   await page.getByText("Not taken:").waitFor();
   await page.close();
@@ -95,7 +95,7 @@ test("the output of a running step is shown as it comes, and the run is stopped"
   await page.locator("pre", { hasText: "second line" }).waitFor();
   const run = page.url().split("/runs/")[1].split("/")[0];
   await until("the run has stopped", () => project.status(run).status === "interrupted");
-  await page.goto(`${server.base}/#/runs/${run}`);
+  await visit(page, server, `#/runs/${run}`);
   await page.getByRole("button", { name: "Resume" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
   await page.locator(".outcome", { hasText: "through the gate" }).waitFor();
@@ -106,11 +106,11 @@ test("a step shows prompt, reply and what it led to", async () => {
   const run = startWaiting("steps");
   const page = await login(context, server, `#/runs/${run}`);
   await page.locator(".step-row a", { hasText: "PLAN.md" }).click();
-  await page.waitForURL(/\/steps\/2$/);
+  await shows(page, /\/steps\/2$/);
   await page.locator("section[aria-label=Prompt] pre", { hasText: "Plan this feature" }).waitFor();
   await page.locator("section[aria-label=Reply] pre", { hasText: "<fork title=\"Range headers\"" }).waitFor();
   await page.keyboard.press("[");
-  await page.waitForURL(/\/steps\/1$/);
+  await shows(page, /\/steps\/1$/);
   await page.locator("h1", { hasText: "START.sh" }).waitFor();
   await page.close();
 });
@@ -140,7 +140,7 @@ test("a form with inputs of all kinds says at the field what is wrong, and sends
   await page.getByLabel("dry").uncheck();
   await page.getByLabel("level").selectOption("high");
   await start.click();
-  await page.waitForURL(/#\/runs\/typed-/);
+  await shows(page, /#\/runs\/typed-/);
   await page.locator(".outcome", { hasText: "12 0.5 false high -x <b>y</b>" }).waitFor();
   await page.close();
 });
@@ -166,7 +166,7 @@ test("of fifty answers from pages, the API and the command line one is taken, an
     const body = await answer.json();
     if (!answer.ok) assert.ok(answer.status === 409 && /closed already/.test(body.detail), JSON.stringify(body));
     return answer.ok;
-  })), ...numbers(COMMANDS).map((number) => project.later("answer", run, ask, `command ${number}`).then(({ status, said }) => {
+  })), ...numbers(COMMANDS).map((number) => project.later("answer", "--no-resume", run, ask, `command ${number}`).then(({ status, said }) => {
     if (status !== 0) assert.match(said, /closed already/);
     return status === 0;
   }))]);

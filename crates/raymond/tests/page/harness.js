@@ -146,7 +146,15 @@ export async function login(context, server, hash = "") {
 /// Goes to a view, and waits until the one before is gone.
 export async function visit(page, server, hash) {
   await page.goto(`${server.base}/${hash}`);
-  await page.locator(`main[data-view="${hash.split("?")[0]}"]`).waitFor();
+  await shows(page, hash);
+}
+
+/// Waits until the page shows the view of an address. The address changes first, and until then the page still shows the view
+/// before, in which a test would find what it looks for.
+export async function shows(page, address) {
+  const names = (hash) => (typeof address === "string" ? hash === address : address.test(hash));
+  await page.waitForURL((url) => names(url.hash));
+  await page.waitForFunction(() => document.querySelector("main")?.dataset.view === location.hash);
 }
 
 /// What axe finds wrong. It is put in by the debugger's protocol, which the content security policy does not concern.

@@ -23,7 +23,7 @@ test("at an event the page shows what status said then", async () => {
   project.raymond("ship-feature", "--id", "past", "--on-ask", "pause");
   const then = project.status("past");
   const seq = project.events("past").at(-1).seq;
-  project.raymond("answer", "past", "yes");
+  project.raymond("answer", "--no-resume", "past", "yes");
   assert.equal(project.raymond("resume", "past").status, 0);
   const page = await login(context, server, `#/runs/past?at=${seq}`);
   await page.locator(".badge", { hasText: "waiting for you" }).first().waitFor();

@@ -1,7 +1,7 @@
 // Takes the pictures in docs/pictures: `scripts/page-tests.sh pictures`. They are committed and change only on demand.
 
 import { join } from "node:path";
-import { Browser, Project, login, repository } from "./harness.js";
+import { Browser, Project, login, repository, visit } from "./harness.js";
 
 const PICTURES = join(repository, "docs/pictures");
 
@@ -12,7 +12,7 @@ try {
   project.raymond("broken", "--id", "nightly-build-0713", "--label", "team=core");
   project.raymond("ship-feature", "--id", "ship-feature-ranges", "--budget", "1", "--on-ask", "pause");
   project.raymond("ship-feature", "--id", "ship-feature-proxy", "--on-ask", "pause", "--label", "team=net");
-  project.raymond("answer", "ship-feature-proxy", "yes");
+  project.raymond("answer", "--no-resume", "ship-feature-proxy", "yes");
   project.raymond("resume", "ship-feature-proxy");
   project.raymond("ship-feature", "--id", "ship-feature-resume", "--on-ask", "pause", "--label", "team=core");
   const server = await project.serve("--listen", "127.0.0.1:0");
@@ -23,7 +23,7 @@ try {
     await page.locator(".run-table").waitFor();
     await picture(page, `page-home-${colorScheme}`);
     await page.setViewportSize({ width: 1280, height: 1290 });
-    await page.goto(`${server.base}/#/runs/ship-feature-resume?at=21`);
+    await visit(page, server, "#/runs/ship-feature-resume?at=21");
     await page.locator(".is-past .graph .chip").first().waitFor();
     await picture(page, `page-run-${colorScheme}`);
     await context.close();

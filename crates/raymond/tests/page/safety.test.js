@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { Browser, Project, login } from "./harness.js";
+import { Browser, Project, login, visit } from "./harness.js";
 
 const HOSTILE = `<img src=x onerror="alert(1)"><script>alert(2)</script>`;
 const BIDI = "safe\u202Egnp.exe";
@@ -41,11 +41,11 @@ test("hostile names, questions, prints and outputs are shown as they are", async
   await untouched(page);
   await page.getByText("who=<b>me</b>").first().waitFor();
   for (const hash of ["#/runs/hostile-1", "#/runs/hostile-1?at=5", "#/runs/hostile-1/steps/1", "#/workflows", "#/workflows/hostile", "#/workflows/hostile?state=START.sh"]) {
-    await page.goto(`${server.base}/${hash}`);
+    await visit(page, server, hash);
     await page.getByText("<img src=x").first().waitFor();
     await untouched(page);
   }
-  await page.goto(`${server.base}/#/runs/hostile-1/steps/1`);
+  await visit(page, server, `#/runs/hostile-1/steps/1`);
   const output = await page.locator("section[aria-label=Output] pre").innerText();
   assert.match(output, /^red$/m, "escape sequences are dropped");
   await page.close();
@@ -75,7 +75,7 @@ test("an answer is shown as text too", async () => {
 test("an address of any kind breaks nothing", async () => {
   const page = await login(context, server);
   for (const hash of ["#/runs/%3Cimg%20src%3Dx%3E", "#/runs/%E0%A4%A", "#/runs/../../x", "#/runs/a/steps/%3Cb%3E", "#/workflows/__proto__", "#/workflows/constructor"]) {
-    await page.goto(`${server.base}/${hash}`);
+    await visit(page, server, hash);
     await page.locator("[role=alert]").first().waitFor();
     await untouched(page);
   }

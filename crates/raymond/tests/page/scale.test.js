@@ -5,10 +5,13 @@ import { after, before, test } from "node:test";
 import { mkdirSync, openSync, writeSync, closeSync } from "node:fs";
 import { join } from "node:path";
 import { crc32 } from "node:zlib";
-import { Browser, Project, login, until } from "./harness.js";
+import { Browser, Project, login, until, visit } from "./harness.js";
 
 const STEPS = 100000;
 const PATIENCE = 300000;
+/// What a step costs, and how long after one event the next one is.
+const COST = 0.00001;
+const EVENT_MS = 250;
 let browser, project, server;
 
 before(async () => {
@@ -35,17 +38,17 @@ test("a run of 100,000 steps is shown at once, with few elements, and any step i
   // The first look reads the whole journal, which takes a program that was built for tests a while.
   await page.locator(".run-table").waitFor({ timeout: PATIENCE });
   const cold = Date.now();
-  await page.goto(`${server.base}/#/runs/long`);
+  await visit(page, server, `#/runs/long`);
   // What the run is stands there before its history is read. This journal has no snapshot, so that takes as long here.
   await page.locator(".run-head h1", { hasText: "long" }).waitFor({ timeout: PATIENCE });
   console.log(`# its head after ${Date.now() - cold} ms`);
   await page.locator(".step-row a").first().waitFor({ timeout: PATIENCE });
   console.log(`# at first painted after ${Date.now() - cold} ms`);
   // The second time, as a person sees it who comes back to the run.
-  await page.goto(`${server.base}/#/`);
+  await visit(page, server, `#/`);
   await page.locator(".run-table").waitFor();
   const from = Date.now();
-  await page.goto(`${server.base}/#/runs/long`);
+  await visit(page, server, `#/runs/long`);
   await page.locator(".step-row a").first().waitFor();
   const painted = Date.now() - from;
   console.log(`# painted after ${painted} ms`);
@@ -63,6 +66,19 @@ test("a run of 100,000 steps is shown at once, with few elements, and any step i
   await context.close();
 });
 
+test("the money of a long run rises as it was spent, up to the sum that status tells", async () => {
+  const api = async (path) => (await fetch(`${server.base}/api/v1/${path}`, { headers: { Authorization: `Bearer ${server.token}` } })).json();
+  const { money, started_at: started, last_at: last } = await api("runs/long/overview");
+  const [begin, whole] = [Date.parse(started), Date.parse(last) - Date.parse(started)];
+  const spent = (time) => Math.floor((time - begin) / (2 * EVENT_MS)) * COST;
+  const total = (await api("runs/long")).cost_usd;
+  assert.ok(Math.abs(total - STEPS * COST) < COST, `${total}`);
+  assert.equal(money.at(-1).cost_usd, total);
+  for (const point of money) assert.ok(Math.abs(point.cost_usd - spent(Date.parse(point.time))) < 3 * COST, JSON.stringify(point));
+  const times = [begin, ...money.map((point) => Date.parse(point.time)), Date.parse(last)];
+  times.forEach((time, index) => index && assert.ok(time - times[index - 1] < whole / 50, `nothing is told for ${time - times[index - 1]} ms of ${whole}`));
+});
+
 /// Writes the journal of a long run: one agent, one state, one event a batch.
 function writeLongRun(run) {
   const state = join(project.folder, ".raymond/state");
@@ -72,7 +88,7 @@ function writeLongRun(run) {
   const file = openSync(join(state, `${run}.jsonl`), "wx", 0o600);
   const add = (event, fields) => {
     seq += 1;
-    const line = JSON.stringify({ seq, time: new Date(start + seq * 250).toISOString(), run, event, ...fields });
+    const line = JSON.stringify({ seq, time: new Date(start + seq * EVENT_MS).toISOString(), run, event, ...fields });
     text += line;
   };
   const commit = () => {
@@ -89,7 +105,7 @@ function writeLongRun(run) {
   for (let step = 1; step <= STEPS; step += 1) {
     add("step_started", { agent: "main", step, attempt: 1, state: "START.sh", visits: step, hash: "507954b802f3484a" });
     commit();
-    add("step_finished", { agent: "main", step, state: "START.sh", tag: "goto", target: "START.sh", cost_usd: 0.00001, duration_ms: 200 });
+    add("step_finished", { agent: "main", step, state: "START.sh", tag: "goto", target: "START.sh", cost_usd: COST, attempt_cost_usd: COST, duration_ms: 200 });
     commit();
   }
   closeSync(file);

@@ -54,7 +54,8 @@ impl Bench {
         let uncounted = if program.kind.prices.is_some() { "" } else { "cost = \"none\"\n" };
         let config = format!(
             "[raymond]\nbackend = \"{name}\"\n{options}[backend.{name}]\ncommand = {command:?}\nargs = {args:?}\n\
-             branches = {branches}\n{in_place}{uncounted}"
+             branches = {branches}\n{in_place}{uncounted}\
+             [prices]\nmock-model = {{ input = 1, output = 10, cache_read = 0.1 }}\n"
         );
         rig.write(".raymond/config.toml", config);
         let api = Api::start();

@@ -153,7 +153,7 @@ const KINDS: &[Kind] = &[
         versions: &["1.0.102"],
         model: "mock-model",
         other_model: "other-model",
-        prices: None,
+        prices: Some([1.0, 10.0, 0.1]),
         shell: |command| use_tool("bash", command),
         // Without such a wait it tries again for a minute.
         limit: || refuse(429).header("retry-after", "7200"),

@@ -72,7 +72,7 @@ fn every_transition(program: &Program) {
         bench.api.on(prompt(state), [say(answer)]);
     }
     bench.run(&["--on-ask", "pause"]).assert(3, "").says("how much?");
-    bench.raymond(&["answer", "r", "two spoons"]).assert(0, "");
+    bench.raymond(&["answer", "r", "two spoons", "--no-resume"]).assert(0, "");
     bench.resume(&[]).assert(0, "done\n");
 
     let requests = bench.api.requests();

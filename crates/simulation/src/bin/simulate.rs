@@ -4,6 +4,8 @@
 //! every crash in every case folder. Each case folder is run for real once. With `--replays N` it first records runs of N
 //! workflows with real processes, and replays them. A failure prints its seed, the smallest set
 //! of faults that causes it, what happened, and the program.
+//!
+//! With `--going-back N` it plays N random histories of going back instead, from the seed on.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -12,6 +14,7 @@ use simulation::cases::try_cases;
 use simulation::check::{Failure, report};
 use simulation::explore::{every_crash_of_a_recovery, every_single_fault, fault_free, several_faults};
 use simulation::generate::generate;
+use simulation::going_back::histories;
 use simulation::program::Program;
 use simulation::programs;
 use simulation::replayed::replay;
@@ -27,6 +30,9 @@ fn main() -> ExitCode {
     let first = number("--seed").unwrap_or(time.as_millis() as u64);
     let end = Instant::now() + Duration::from_secs(number("--seconds").unwrap_or(60));
     println!("first seed: {first}");
+    if let Some(count) = number("--going-back") {
+        return going_back(first, count);
+    }
     if std::env::args().any(|argument| argument == "--every") {
         if let Err(failed) = every(first) {
             return tell(&failed);
@@ -59,6 +65,28 @@ fn main() -> ExitCode {
         runs += PLANS;
     }
     println!("{runs} runs, no failure found");
+    ExitCode::SUCCESS
+}
+
+/// Random histories of runs that are taken back, with their files and folders.
+fn going_back(first: u64, count: u64) -> ExitCode {
+    let (start, mut kills) = (Instant::now(), 0);
+    for seed in first..first + count {
+        let history = histories::random(seed);
+        let played = histories::play(&history, None, false);
+        if played.broken.is_some() {
+            println!("{}", histories::report(seed, &history, None));
+            return ExitCode::FAILURE;
+        }
+        kills += played.kills;
+        if (seed - first + 1).is_multiple_of(10_000) {
+            println!("{} histories, {:?}", seed - first + 1, start.elapsed());
+        }
+    }
+    println!(
+        "{count} histories with {kills} kills, seeds {first} to {}, no failure found",
+        first + count - 1
+    );
     ExitCode::SUCCESS
 }
 

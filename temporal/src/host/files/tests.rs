@@ -318,7 +318,8 @@ fn a_failed_step_of_a_worker_leaves_its_branch_and_its_files_alike() {
         fs::remove_dir_all(&folder).unwrap();
         let (git, here) = (Git::in_folder(&top), Git::in_folder(&folder));
         git.text(&["worktree", "add", "--quiet", "-b", &worktree.branch, &text(&folder)]).unwrap();
-        raymond::git::making::finish(&worktrees_of(&project.order, &roots).mark("w")).unwrap();
+        let mark = worktrees_of(&project.order, &roots).mark("w");
+        raymond::git::making::finish(&mark, &worktree.branch).unwrap();
         commit(&here, "of the first step");
         let first = host.kept(&project.order(1, 2), &roots, None).await;
         commit(&here, "of the failed step");

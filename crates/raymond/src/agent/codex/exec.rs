@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::by_stderr;
 use crate::agent::ending::{failure, unfinished};
+use crate::agent::estimate::Estimate;
 use crate::agent::events::{EventReader, count, text};
 use crate::agent::lines::shortened;
 use crate::agent::refusal::refusal;
-use crate::agent::{Cost, Tokens, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
+use crate::agent::{Cost, Tokens, Turn, TurnEnding, TurnEvent, TurnFailure, TurnFault, TurnReport};
 
 #[derive(Debug, Default)]
 pub(super) struct Events {
@@ -15,6 +16,9 @@ pub(super) struct Events {
     is_heard: bool,
     message: Option<String>,
     tokens: Tokens,
+    /// The tokens of the session before the turn, and what the turn itself has used, for a turn that does not come to its end.
+    earlier: Tokens,
+    estimate: Estimate,
     is_completed: bool,
     /// Why the turn failed.
     failed: Option<String>,
@@ -30,9 +34,20 @@ impl EventReader for Events {
         }
         match text(event, "/type") {
             "thread.started" => vec![TurnEvent::Session(text(event, "/thread_id").to_owned())],
-            "item.started" => tool(&event["item"]).into_iter().collect(),
+            "item.started" => {
+                let used = tool(&event["item"]);
+                if let Some(TurnEvent::ToolUse { summary, .. }) = &used {
+                    self.estimate.answered(summary);
+                }
+                used.into_iter().collect()
+            }
+            "item.completed" if text(event, "/item/type") == "command_execution" => {
+                self.estimate.asked(text(event, "/item/aggregated_output"));
+                Vec::new()
+            }
             "item.completed" if text(event, "/item/type") == "agent_message" => {
                 let message = text(event, "/item/text").to_owned();
+                self.estimate.answered(&message);
                 self.message = Some(message.clone());
                 vec![TurnEvent::Text(message)]
             }
@@ -55,7 +70,13 @@ impl EventReader for Events {
     }
 
     fn finish(self, ending: TurnEnding, stderr: &str) -> Result<TurnReport, Box<TurnFailure>> {
-        let cost = Cost { tokens: self.tokens, ..Cost::default() };
+        let estimate = self.estimate.of_answers();
+        let tokens = match self.is_completed {
+            true => self.tokens,
+            false if estimate.is_zero() => Tokens::default(),
+            false => self.earlier.plus(estimate),
+        };
+        let cost = Cost { tokens, ..Cost::default() };
         let fault = match (self.failed, ending) {
             (Some(message), _) => refusal(None, &message),
             (None, TurnEnding::Code(0) | TurnEnding::Lingered) if self.is_completed => match self.message {
@@ -76,6 +97,13 @@ impl EventReader for Events {
 }
 
 impl Events {
+    pub(super) fn new(turn: &Turn) -> Self {
+        let earlier = turn.continues.as_ref().and_then(|continued| continued.total_tokens);
+        let mut events = Self { earlier: earlier.unwrap_or_default(), ..Self::default() };
+        events.estimate.asked(&turn.prompt);
+        events
+    }
+
     /// A limit that ends at once is not told as a reason to connect again.
     pub(super) fn waits_for_service(&self) -> bool {
         let fault = self.reconnects.as_ref().map(|why| refusal(None, why));

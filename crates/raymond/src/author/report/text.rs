@@ -4,7 +4,7 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 use raymond_core::diagnostic::Severity;
 
 use crate::author::check::Found;
-use crate::view::text::{clean, clean_line};
+use crate::view::text::{clean, clean_line, in_one_line};
 
 /// All findings, with colours. The stream they are printed to removes the colours if it is not a terminal.
 pub fn text(found: &[Found]) -> String {
@@ -24,7 +24,7 @@ fn render(renderer: &Renderer, found: &Found) -> String {
         Severity::Info => Level::INFO,
     };
     let file = found.file.to_string_lossy();
-    let file = clean(&file);
+    let file = in_one_line(&file);
     let message = clean(&found.message);
     let title = level.primary_title(message.as_ref()).id(found.code);
     let lines = found.lines.as_ref().map(|lines| (clean_line(&lines.text), lines.range.clone()));
@@ -32,10 +32,10 @@ fn render(renderer: &Renderer, found: &Found) -> String {
         Some((line, range)) => title.element(
             Snippet::source(line.as_str())
                 .line_start(found.start.line as usize)
-                .path(file.as_ref())
+                .path(file.as_str())
                 .annotation(AnnotationKind::Primary.span(range.clone())),
         ),
-        None => title.element(Origin::path(file.as_ref())),
+        None => title.element(Origin::path(file.as_str())),
     };
     let help = found.help.as_deref().map(clean);
     match &help {

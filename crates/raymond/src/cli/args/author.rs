@@ -164,6 +164,9 @@ pub struct EmitArgs {
     /// The target, or the text of result, ask and print (from stdin if it is missing or `-`), then attributes
     #[arg(value_name = "TARGET|TEXT NAME=VALUE", allow_negative_numbers = true)]
     pub words: Vec<String>,
+    /// The text, where it begins with a dash ([`super::super::emit::with_text`])
+    #[arg(long, hide = true, allow_hyphen_values = true, require_equals = true, conflicts_with = "json")]
+    pub text: Option<String>,
     /// Where the agent itself continues after a fork, or after the answer
     #[arg(long, value_name = "STATE")]
     pub next: Option<String>,

@@ -4,8 +4,12 @@ pub(super) const RAYMOND: &str = "\
 Examples:
   raymond init hello               write a first workflow
   raymond hello                    run it
+  raymond                          what needs you, what runs, what has ended
   raymond resume                   continue the latest run that can go on
   raymond status --json | jq .     see its status
+
+RUN is a run's id, the start or the end of one (two characters or more), `@` for the latest that the command
+can be used for, `@2` for the one before it, or a workflow's name for its latest.
 
 A workflow whose path is also a command's name is written ./name.";
 
@@ -33,9 +37,15 @@ were unless you give new values. A completed run prints its result once more.";
 
 pub(super) const LIST: &str = "\
 Examples:
-  raymond list --limit 20
-  raymond list --status failed --since 2d
+  raymond list -n 20
+  raymond list --status failed --status over_budget --since 2d
+  raymond list --workflow review --label team=docs
   raymond list --json | jq -r '.[] | select(.status == \"failed\").run'";
+
+pub(super) const INBOX: &str = "\
+Examples:
+  raymond inbox                        questions, failures, oldest first
+  raymond inbox --json | jq '.items | length'";
 
 pub(super) const STATUS: &str = "\
 Examples:
@@ -46,13 +56,14 @@ pub(super) const LOG: &str = "\
 Examples:
   raymond log                          the latest run, line by line
   raymond log r --follow               and what comes, until the run is over
-  raymond log r --step 7               all about one step
+  raymond log r 7                      all about one step
   raymond log r --json | jq -c 'select(.event == \"step_failed\")'";
 
 pub(super) const SHOW: &str = "\
 Examples:
   raymond show                         all steps of the latest run
   raymond show r 7                     prompt, tools, reply and cost of one
+  raymond show r 3..7                  of these
   raymond show r 7 --open              talk to that agent, on a branch
 
 Prompts, tool calls and the output of scripts are in debug files; what is gone is said so.";
@@ -61,49 +72,57 @@ pub(super) const CLEAN: &str = "\
 Examples:
   raymond clean r                          everything of one run
   raymond clean --older-than 30d --dry-run what that would remove
+  raymond clean --older-than 30d --waiting also runs that wait for an answer
   raymond clean r --discard-changes        also work that is not committed
 
 Runs that are live, and runs that branches need, are never removed. Branches with commits stay.";
 
 pub(super) const BRANCH: &str = "\
 Examples:
-  raymond branch r --at 40             a new run that continues after step 40
-  raymond branch r --at 40 --run       and go on with it at once
-  raymond branch r --at 40 --id second-try --reset-cost
+  raymond branch r 40                  a new run that continues after step 40
+  raymond branch r 40 --run            and go on with it at once
+  raymond branch r 40 --id second-try --reset-cost
 
 Nothing up to that step runs again or is paid for again, and `r` stays as it is. Conversations, questions, \
 variables and pending returns are as they were then.";
 
 pub(super) const REWIND: &str = "\
 Examples:
-  raymond rewind r --to 40             forget what came after step 40
-  raymond rewind r --to 40 --run       and go on from there at once
+  raymond rewind r 40                  forget what came after step 40
+  raymond rewind r 40 --run            and go on from there at once
 
 What is dropped stays: it becomes a run of its own, whose id is printed.";
 
 pub(super) const RETRY: &str = "\
 Examples:
-  raymond retry r                      all agents that have failed try again
-  raymond retry r main_work3 --run     only this one, at once
+  raymond retry                        the latest run with failed agents
+  raymond retry r main_work3           only this one
+  raymond retry r main_work3 --no-run  with the next resume
 
 After `retry r main_work3`, a resume lets no other failed agent try again.";
 
 pub(super) const JUMP: &str = "\
 Examples:
   raymond jump r main REVIEW
-  raymond jump r main REVIEW --input 'look at the tests, too' --run
+  raymond jump r main REVIEW --input 'look at the tests, too'
+  raymond jump r main REVIEW --no-run  and go on with the next resume
 
 Pending returns and the conversation stay as they are.";
 
 pub(super) const ANSWER: &str = "\
 Examples:
   raymond answer 'yes, go on'          the only open question of all runs
-  raymond answer r 'yes' --resume      and go on with the run
+  raymond answer r 'yes'               the only one of a run
   raymond answer r ask2 'no'           a question that `status r` shows
-  raymond answer r - < notes.txt       from a file, up to 1 MiB";
+  raymond answer r 'yes' --no-resume   without going on with the run
+  raymond answer r -- '-q'             an answer that begins with a dash
+  raymond answer r - < notes.txt       from a file, up to 1 MiB
+
+A run that no process drives goes on here, as with `raymond resume`; with --detach in a process of its own.";
 
 pub(super) const STOP: &str = "\
 Examples:
+  raymond stop                         the only run that is running
   raymond stop r                       let running steps finish, start none
   raymond stop r --now                 end running steps, too
 

@@ -36,7 +36,7 @@ pub(in crate::cli) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::EXPORT)]
 pub(in crate::cli) struct ExportArgs {
-    /// The run's id or the start of it; the latest run if left out
+    /// The run; the latest if left out
     #[arg(add = ArgValueCompleter::new(run_ids))]
     pub(in crate::cli) run: Option<String>,
     /// Write to this file instead of stdout

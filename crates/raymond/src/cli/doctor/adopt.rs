@@ -12,7 +12,7 @@ use crate::cli::find::{found_home, working_folder};
 use crate::cli::print::{print_stdout, say};
 use crate::error::{ExitKind, UserError};
 use crate::store::{Elsewhere, FolderStore, RunStore, StateDir, StoreError};
-use crate::view::text::clean;
+use crate::view::text::in_one_line;
 
 /// A run that can be adopted.
 struct Foreign {
@@ -146,16 +146,21 @@ fn recorded_in(run: &Run, claimed: Option<String>, here: &Path) -> Option<String
 }
 
 fn show(dir: &StateDir, runs: &[Foreign]) -> Result<(), UserError> {
+    print_stdout(text_about(dir, runs).as_bytes())
+}
+
+/// What a journal says is in one line each, so that none of it looks like a line of Raymond's own.
+fn text_about(dir: &StateDir, runs: &[Foreign]) -> String {
     let mut text = format!(
-        "These runs in {} were made by an earlier version, in another folder or by somebody else:\n",
+        "These runs in {} were made by an earlier version, in another folder or by another user:\n",
         dir.path().display()
     );
     for foreign in runs {
         for line in describe(foreign) {
-            text.push_str(&format!("  {}\n", clean(&line)));
+            text.push_str(&format!("  {}\n", in_one_line(&line)));
         }
     }
-    print_stdout(text.as_bytes())
+    text
 }
 
 fn describe(foreign: &Foreign) -> Vec<String> {
@@ -216,7 +221,7 @@ fn counted(number: usize, what: &str) -> String {
 /// Asks whether the runs may count.
 fn agrees(number: usize) -> Result<bool, UserError> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(UserError::usage("nothing was adopted, because nobody can be asked here")
+        return Err(UserError::usage("nothing was adopted, because there is no terminal to ask on")
             .hint("to adopt them without a terminal: raymond doctor --adopt --yes")
             .hint("or only some: raymond doctor --adopt RUN --yes"));
     }
@@ -246,6 +251,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_journal_says_cannot_look_like_another_line() {
+        let run = run("/a\n  other  completed, 1 step", "/b\r\u{1b}[2K\n    its budget is $1.00");
+        let foreign = Foreign {
+            id: "r".to_owned(),
+            run: Some(Ok(run)),
+            elsewhere: None,
+            origins: Vec::new(),
+            moved_from: Some("/c\n  d".to_owned()),
+            messages: 0,
+            link: None,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let text = text_about(&StateDir::at(folder.path().to_owned()), &[foreign]);
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[1].contains(r"workflow /a\n  other  completed, 1 step, in /b\r\u{1b}[2K\n"), "{text}");
+        assert_eq!(lines[3].trim(), r"recorded in /c\n  d; it would go on in this project");
+    }
+
+    #[test]
     fn where_a_run_was_recorded_is_told_by_its_mark_or_by_its_workflow() {
         let folder = tempfile::tempdir().unwrap();
         let here = folder.path().canonicalize().unwrap();
@@ -257,6 +282,6 @@ mod tests {
         assert_eq!(recorded(&old, Some("/old")).as_deref(), Some("/old"));
         assert_eq!(recorded(&run(&own("flows/wf"), &own("sub")), None), None, "it was recorded here");
         assert_eq!(recorded(&old, Some(&own(""))).as_deref(), Some(own("").as_str()).filter(|_| false));
-        assert_eq!(recorded(&run("/old/other/wf", "/old"), None), None, "nobody can tell");
+        assert_eq!(recorded(&run("/old/other/wf", "/old"), None), None, "the journal does not tell");
     }
 }

@@ -6,8 +6,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Finding;
+use crate::advice;
 use crate::cli::find::{found_home, project_folder, working_folder};
-use crate::serve::{Presence, ScheduledWorkflow, scheduled_workflows, servers, token_file};
+use crate::paths::shown;
+use crate::serve::{
+    HeldBack, Presence, ScheduledWorkflow, scheduled_workflows, schedules_that_wait, servers, token_file,
+};
+use crate::store::FolderStore;
+use crate::view::text::local_time;
 
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -28,7 +34,20 @@ pub(super) fn findings() -> Vec<Finding> {
     findings.extend(tokens.into_iter().filter_map(token));
     let scheduled = scheduled_workflows(vec![project_folder(&cwd)]);
     findings.extend(schedules(&scheduled, servers.iter().any(|server| server.schedules)));
+    let store = FolderStore::new(state.clone());
+    findings.extend(schedules_that_wait(&store, &state).iter().map(|(run, held)| waits(run, held)));
     findings
+}
+
+/// A schedule that is not kept at present.
+fn waits(run: &str, held: &HeldBack) -> Finding {
+    let (workflow, since) = (shown(&held.workflow).display(), local_time(held.since));
+    let message = format!("the schedule of {workflow} waits since {since}: its run {run} has not ended");
+    Finding::warning(
+        "schedules",
+        message,
+        format!("see what the run waits for: {}", advice::command(&format!("status {run}"))),
+    )
 }
 
 fn server(server: &Presence) -> Finding {

@@ -105,7 +105,8 @@ fn environment() -> Finding {
 fn processes() -> Finding {
     let way = Containment::here();
     let escapes = match way {
-        Containment::Cgroup | Containment::JobObject => "none of its processes can leave it",
+        Containment::Cgroup => "its processes are found by it, unless they may change cgroups and leave it",
+        Containment::JobObject => "none of its processes can leave it",
         Containment::ProcessGroup => "processes can leave it, and are then looked for in other ways",
     };
     Finding::good("processes", format!("each step has a {}; {escapes}", way.as_str()))

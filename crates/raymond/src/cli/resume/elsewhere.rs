@@ -50,6 +50,15 @@ pub(super) fn resume(
     if let Some(ended) = ended_there(stored) {
         return Err(UserError::usage(ended).hint("start the workflow again with `raymond run`"));
     }
+    if let Some(mark) = stored.elsewhere()
+        && let Some(why) = mark.why_wedged()
+    {
+        let error = format!("{} is wedged on {at}, so it does not go on there: {why}", run.id);
+        let branch = advice::command(&format!("branch {} --at STEP", run.id));
+        return Err(UserError::failed(error)
+            .hint(format!("go on here from what has finished, as another run: {branch}"))
+            .hint(format!("end it there: temporal workflow terminate --workflow-id {}", run.id)));
+    }
     if stored.elsewhere().is_some_and(|mark| mark.is_open) {
         return Err(UserError::usage(format!("{} is running on {at}", run.id))
             .hint(format!("see it: {}", advice::command(&format!("log --follow {}", run.id)))));
@@ -65,7 +74,7 @@ pub(super) fn resume(
     // Without a choice the run waits for answers as it did before, unless they are typed here.
     let is_chosen = args.options.on_ask.or(config.raymond.on_ask).is_some() || manner.asks_here();
     let waits_for_answers = is_chosen.then(|| manner.waits_for_answers());
-    follow::resume(&*store, &run.id, &at, &Resume { options, waits_for_answers, workflows })?;
+    follow::resume(&store, &run.id, &at, &Resume { options, waits_for_answers, workflows })?;
     follow::follow(&store, &run.id, run.seq, manner)
 }
 

@@ -429,9 +429,11 @@ fn what_a_failed_attempt_has_left_is_ended_even_if_its_run_is_dropped() {
 
 #[test]
 fn a_full_disk_is_a_shortage_and_other_trouble_fails_the_step() {
-    let full = "cannot write /tasks/main/input: No space left on device (os error 28)";
-    let denied = "cannot write /tasks/main/input: Permission denied (os error 13)";
-    for (trouble, is_shortage) in [(full, true), (denied, false)] {
+    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let cases =
+        [(StorageFull, true), (QuotaExceeded, true), (ReadOnlyFilesystem, true), (PermissionDenied, false)];
+    for (kind, is_shortage) in cases {
+        let trouble = Trouble::new("write", Path::new("/tasks/main/input"), &io::Error::from(kind));
         let folder = tempfile::tempdir().unwrap();
         let (order, roots) = order("echo '<result>x</result>'\n", folder.path());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -453,10 +455,10 @@ fn a_full_disk_is_a_shortage_and_other_trouble_fails_the_step() {
             let (debug, secrets) = (DebugFolder::off(), run.secrets.clone());
             let (said, shortage) = (Vec::new(), None);
             let waiting = Waiting { order, agent, scopes, roots, debug, secrets, said, shortage, report };
-            waiting.finish(ended, Some(trouble.to_owned()));
+            waiting.finish(ended, Some(trouble));
             done.await.unwrap()
         });
         let was_interrupted = matches!(done.report.outcome, StepOutcome::Interrupted { .. });
-        assert_eq!((done.shortage.is_some(), was_interrupted), (is_shortage, is_shortage), "{trouble}");
+        assert_eq!((done.shortage.is_some(), was_interrupted), (is_shortage, is_shortage), "{kind}");
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use raymond_core::run::Agent;
 use raymond_core::workflow::Kind;
 
-use crate::run::job::StateCode;
+use crate::run::job::{StateCode, WorkflowFiles};
 use crate::workflow::scope::Source;
 use crate::workflow::scopes::Scopes;
 
@@ -21,6 +21,16 @@ pub(super) fn of(scopes: &mut Scopes, agent: &Agent, source: Source) -> Result<S
             let text = text_to_run(kind, &source.bytes, false).into_owned();
             Ok(StateCode::Packed { files: scopes.packed(agent)?, text })
         }
+    }
+}
+
+/// Where the files of the workflow that an agent is in are.
+pub(super) fn workflow_files(scopes: &mut Scopes, agent: &Agent) -> Result<WorkflowFiles, String> {
+    let scope = scopes.of(agent)?;
+    match scope.is_packed() {
+        false => Ok(WorkflowFiles::InFolder),
+        true if scope.owner_of(&agent.state).path() == scope.path() => Ok(WorkflowFiles::BesideState),
+        true => scopes.packed_workflow(agent).map(WorkflowFiles::Packed),
     }
 }
 

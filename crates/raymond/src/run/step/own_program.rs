@@ -7,27 +7,33 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct OwnProgram {
     pub path: PathBuf,
-    folder: PathBuf,
+    /// Nothing where the user's cache cannot be written.
+    folder: Option<PathBuf>,
 }
 
 impl OwnProgram {
     /// Puts a link to the program into a folder of its own in the user's cache: in a run's own folder it would be a file
-    /// that others may read. A step can do without it, so trouble is ignored.
+    /// that others may read. A step can do without the link, so trouble with it is ignored.
     pub fn find() -> Option<Self> {
         let path = std::env::current_exe().ok()?;
-        let number = crc32fast::hash(path.as_os_str().as_encoded_bytes());
-        let folder = cache_folder()?.join("raymond").join(format!("bin-{number:08x}"));
-        crate::files::create_private_folders(&folder).ok()?;
-        link(&path, &folder).ok()?;
+        let folder = folder_with_link(&path);
         Some(Self { path, folder })
     }
 
     /// A search path with the folder at its end.
     pub(super) fn behind(&self, path: Option<OsString>) -> OsString {
-        let folders = path.iter().flat_map(std::env::split_paths).chain([self.folder.clone()]);
+        let folders = path.iter().flat_map(std::env::split_paths).chain(self.folder.clone());
         // A folder whose name holds the separator cannot be on a search path.
         std::env::join_paths(folders).unwrap_or_else(|_| path.clone().unwrap_or_default())
     }
+}
+
+fn folder_with_link(path: &Path) -> Option<PathBuf> {
+    let number = crc32fast::hash(path.as_os_str().as_encoded_bytes());
+    let folder = cache_folder()?.join("raymond").join(format!("bin-{number:08x}"));
+    crate::files::create_private_folders(&folder).ok()?;
+    link(path, &folder).ok()?;
+    Some(folder)
 }
 
 fn cache_folder() -> Option<PathBuf> {

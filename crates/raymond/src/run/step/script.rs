@@ -123,7 +123,7 @@ fn prepare(executor: &LocalExecutor, job: &StepJob) -> Result<(process::ProgramS
         .ok_or_else(|| format!("{state} is no script"))?;
     let mut program = process::ProgramSpec::new(program, &job.needs.cwd, job.attempt.token.clone());
     program.args = args;
-    program.env = environment(executor, job, runnable.path());
+    program.env = environment(executor, job, &runnable);
     Ok((program, runnable))
 }
 

@@ -50,8 +50,18 @@ pub(super) async fn after(
         warn(executor, snapshots, job, message);
     }
     let (cwd, about) = (PathBuf::from(&job.needs.cwd), about(job));
-    match in_background(snapshots, move |snapshots| snapshots.after_step(&cwd, &about, shared)).await {
-        Ok(taken) => Some(taken),
+    let (agent, task_folder) = (job.attempt.agent.to_string(), job.needs.task_folder.clone());
+    let taken = in_background(snapshots, move |snapshots| {
+        let mut taken = snapshots.after_step(&cwd, &about, shared)?;
+        let kept = snapshots.of_task_folder(&cwd, (&agent, &task_folder), &about);
+        let trouble = kept.map(|tree| taken.task_folder = Some(tree)).err();
+        Ok((taken, trouble))
+    });
+    match taken.await {
+        Ok((taken, trouble)) => {
+            trouble.into_iter().for_each(|trouble| warn(executor, snapshots, job, trouble));
+            Some(taken)
+        }
         Err(error) => {
             warn(executor, snapshots, job, error);
             None

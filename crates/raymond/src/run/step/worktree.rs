@@ -1,17 +1,22 @@
 //! Makes the worktree of a worker before its first program starts, and makes it usable again after a crash.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
 use raymond_core::input::{Plan, ScriptOutcome, StepOutcome, TurnOutcome};
 use raymond_core::money::Usd;
 
 use super::LocalExecutor;
 use super::prompt::final_fault;
 use crate::git::making::{MAKING_LIMIT, begin, finish, remove_locks_from_before};
+use crate::git::worktrees::refused;
 use crate::git::{Git, GitError, PROGRAM, shown};
 use crate::process::{
     AfterExit, Ending, Flow, OutputTail, ProgramSpec, Sink, StopSignal, TimeLimits, supervise,
 };
 use crate::run::job::{StepJob, WorktreeNeeds};
-use crate::run::mailbox::Message;
+use crate::run::mailbox::{Message, Trouble};
 
 /// How much of what git says is kept for an error.
 const MOST_WORDS_BYTES: usize = 8 * 1024;
@@ -22,7 +27,7 @@ enum NotMade {
     Stopped,
     Failed(String),
     /// The mark could not be written, so that the next process would not know of the worktree.
-    Store(String),
+    Store(Trouble),
 }
 
 /// Makes the worktree that the job needs, if it was not made before, or returns how the attempt ended instead.
@@ -32,14 +37,19 @@ pub(super) async fn make(
     stop: &StopSignal,
 ) -> Result<(), StepOutcome> {
     let Some(needs) = &job.needs.worktree else { return Ok(()) };
-    if needs.mark.exists() {
-        // Programs of a step that was interrupted are killed when Raymond dies, and git leaves its locks then.
-        if job.attempt.number > 1 {
+    // Several agents may work in it. The first one makes it.
+    let turn = turn_of(&needs.mark);
+    let _turn = turn.lock().await;
+    let made = match refused(&needs.worktree, &needs.mark) {
+        Some(why) => Err(NotMade::Failed(why)),
+        None if needs.mark.exists() => {
+            // Programs are killed when Raymond dies, or when they take too long, and git leaves its locks then.
             remove_locks_from_before(executor.began, &needs.worktree);
+            return Ok(());
         }
-        return Ok(());
-    }
-    made(executor, job, needs, stop).await.map_err(|error| match error {
+        None => made(executor, job, needs, stop).await,
+    };
+    made.map_err(|error| match error {
         NotMade::Stopped => StepOutcome::Interrupted { cost: Usd::ZERO },
         NotMade::Store(error) => executor.give_up(error),
         NotMade::Failed(error) => {
@@ -50,6 +60,19 @@ pub(super) async fn make(
             }
         }
     })
+}
+
+/// What an agent holds while it looks at a worktree, or makes it.
+fn turn_of(mark: &Path) -> Arc<tokio::sync::Mutex<()>> {
+    static TURNS: Mutex<BTreeMap<PathBuf, Weak<tokio::sync::Mutex<()>>>> = Mutex::new(BTreeMap::new());
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(turn) = turns.get(mark).and_then(Weak::upgrade) {
+        return turn;
+    }
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    let turn = Arc::default();
+    turns.insert(mark.to_owned(), Arc::downgrade(&turn));
+    turn
 }
 
 async fn made(
@@ -66,7 +89,7 @@ async fn made(
     };
     let (git, arguments) = begun.unwrap_or_else(|error| Err(error.to_string())).map_err(NotMade::Failed)?;
     write_files(executor, job, &git, &arguments, stop).await?;
-    finish(mark).map_err(|error| NotMade::Store(format!("cannot write {}: {error}", mark.display())))
+    finish(mark, &worktree.branch).map_err(|error| NotMade::Store(Trouble::new("write", mark, &error)))
 }
 
 /// Runs git like the program of the step: it is ended with it, and found again by its token after a crash.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use raymond_core::named_inputs::{InputProblem, fill_in};
 use raymond_core::workflow::Platform;
@@ -17,12 +17,12 @@ use crate::error::{ExitKind, UserError};
 use crate::fleet::delivery::{Delivery, delivery_of};
 use crate::fleet::{Address, ENGINE_PROGRAM, Fleet, installed};
 use crate::handover::Handover;
-use crate::run::answering::{Taker, give, was_asked, way_of_waiting};
+use crate::run::answering::{Taker, give, is_dropped, was_asked, way_of_waiting};
 use crate::run::caller::Outside;
 use crate::run::driver::{StopRequest, Way};
 use crate::serve::Server;
-use crate::serve::index::holds;
-use crate::serve::launch::{Claim, resume as resume_run, text_of};
+use crate::serve::index::{drives, holds};
+use crate::serve::launch::{Claim, go_on_with_answer, resume as resume_run, text_of};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::serve::story::How;
@@ -142,7 +142,10 @@ fn refuse_own_steps(
     run: &dyn RunHandle,
     what: &str,
 ) -> Result<Outside, Problem> {
-    call.caller.outside(server.index.store(), run, what).map_err(forbidden)
+    call.caller.outside(server.index.store(), run, what).map_err(|error| match run.load() {
+        Err(unusable) => unusable.into(),
+        Ok(_) => forbidden(error),
+    })
 }
 
 fn forbidden(error: UserError) -> Problem {
@@ -321,11 +324,17 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
         refuse_steps(server, call, "let a run go on through this server")?;
     }
     let state = run.load()?;
+    if state.is_dropped() {
+        return Err(Problem::conflict(is_dropped(run.id()).message));
+    }
     let is_known = state.asker(&ask).is_some() || was_asked(&state, &ask);
     if !is_known {
         return Err(Problem::not_found("the run has no question of this id"));
     }
     let text = text.replace('\0', "\u{fffd}");
+    // Of many answers at the same time the first lets the run go on, and the others wait until they can be told so.
+    let turn = server.answering.of(run.id());
+    let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
     let given = give(&*run, Some(&ask), text, Way::Api, &outside).map_err(|error| match error.exit {
         ExitKind::Failed => {
             let way = way_of_waiting(&*run, &ask).map(Way::as_str);
@@ -336,12 +345,12 @@ pub fn answer(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     if let Taker::Away(why) = &given.to {
         return Err(left_here("answer", why));
     }
-    let resumed = given.to == Taker::Stopped && !holds(&*run);
-    if resumed {
+    let is_stopped = given.to == Taker::Stopped;
+    if is_stopped {
         // It may have stopped meanwhile.
         refuse_steps(server, call, "let a run go on through this server")?;
-        resume_run(server, &run, Vec::new())?;
     }
+    let resumed = is_stopped && go_on_with_answer(server, &run, &ask)?;
     Answer::json(&Taken { ask, resumed, taken: given.to == Taker::Live })
 }
 
@@ -357,12 +366,10 @@ pub struct Stopping {
 pub fn stop(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let run = server.index.find(call.part("run"))?;
     let Stopping { now } = if call.body.is_empty() { Stopping::default() } else { call.json()? };
-    // The process of a run that is completed may live on for a moment.
-    let holder = match server.index.with_run(&run, |state| state.status)? {
-        RunStatus::Completed => None,
-        _ => run.holder()?,
-    };
-    let Some(holder) = holder else {
+    let holder = run.holder()?;
+    // A run that has ended may be held for another moment.
+    let is_driven = server.index.with_run(&run, |state| drives(state, holder.is_some())).unwrap_or(true);
+    let Some(holder) = holder.filter(|_| is_driven) else {
         return Err(Problem::conflict("no process drives the run, so there is nothing to stop"));
     };
     check_engine(&*run)?;
@@ -383,6 +390,11 @@ fn check_engine(run: &dyn RunHandle) -> Result<(), Problem> {
     let engine = &mark.engine;
     if let Some(how) = &mark.ended {
         return Err(Problem::conflict(format!("the run {how} on {engine}, so it does not go on")));
+    }
+    if let Some(why) = mark.why_wedged() {
+        return Err(Problem::conflict(format!(
+            "the run is wedged on {engine}, so nothing reaches it: {why}"
+        )));
     }
     let (Some(fleet), Ok(at)) = (installed(), Address::parse(engine)) else {
         return Err(Problem::unavailable(format!(
@@ -465,10 +477,12 @@ pub fn resume(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let wanted: Resuming = if call.body.is_empty() { Resuming::default() } else { call.json()? };
     refuse_own_steps(server, call, &*run, "resume")?;
     refuse_steps(server, call, "let a run go on through this server")?;
-    if holds(&*run) {
+    let is_held = holds(&*run);
+    let (is_driven, status) = server.index.with_run(&run, |state| (drives(state, is_held), state.status))?;
+    if is_driven {
         return Err(Problem::conflict("a process drives the run already"));
     }
-    if server.index.with_run(&run, |state| state.status)? == RunStatus::Completed {
+    if status == RunStatus::Completed {
         return Err(Problem::conflict("the run is completed"));
     }
     check_engine(&*run)?;

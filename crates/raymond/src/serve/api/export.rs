@@ -1,8 +1,9 @@
 //! A run as one HTML file: the page's own scripts, and the answers that they would get from the server.
 //!
 //! The file opens from disk without a network. Its policy allows the one script and the one style sheet in it, by their
-//! hashes, and nothing else. What it shows comes from the journal and the debug files, where secrets are masked; the
-//! environment of steps is left out.
+//! hashes, and nothing else. What it shows comes from the journal and the debug files; the environment of steps is left
+//! out. Secrets are masked: those of the environment, and inputs and attributes of workers whose names look secret. They are
+//! masked before a text is cut, so that no part of one stays.
 //!
 //! Bounds: [`MAX_TEXT_BYTES`] of prompts, replies and outputs, [`MAX_STEPS`] steps and [`MAX_EVENTS`] events, the latest;
 //! [`MAX_MOMENTS`] moments for the slider, and [`MAX_MOMENT_BYTES`] of them.
@@ -21,7 +22,7 @@ use sha2::{Digest, Sha256};
 use super::overview::{self, Overview, RunGraph};
 use super::runs::{self, RunObject};
 use super::steps;
-use crate::process::secrets::{Secrets, Whose};
+use crate::process::secrets::{HIDDEN, Secrets, Whose, is_secret};
 use crate::serve::Server;
 use crate::serve::assets::ASSETS;
 use crate::serve::index::{holds, take};
@@ -74,9 +75,12 @@ pub fn export(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
 
 /// The whole file.
 pub fn page(server: &Server, run: &Arc<dyn RunHandle>) -> Result<String, Problem> {
+    // A script may have printed what was in its environment.
+    let mut secrets = Secrets::of(std::env::vars_os());
+    let (events, states_at) = history(server, run, &mut secrets)?;
     let mut steps = steps_of(server, run)?;
+    steps.values_mut().for_each(|step| secrets.hide_in(step, Whose::Own));
     cut_texts(&mut steps, MAX_TEXT_BYTES);
-    let (events, states_at) = history(server, run)?;
     let data = Exported {
         version: env!("CARGO_PKG_VERSION"),
         exported_at: crate::clock::now(),
@@ -88,8 +92,7 @@ pub fn page(server: &Server, run: &Arc<dyn RunHandle>) -> Result<String, Problem
         states_at,
     };
     let mut data = serde_json::to_value(&data).map_err(Problem::internal)?;
-    // A script may have printed what was in its environment.
-    let secrets = Secrets::of(std::env::vars_os());
+    hide_named(&mut data);
     secrets.hide_in(&mut data, Whose::Own);
     Ok(document(&secrets.hide(run.id().to_owned()), &data.to_string()))
 }
@@ -166,18 +169,60 @@ fn longest_allowed(mut lengths: Vec<usize>, most: usize) -> Option<usize> {
     None
 }
 
-/// The latest events, and the run at some of them: one pass through the journal.
-fn history(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<(Vec<Value>, Vec<Moment>), Problem> {
+/// What an event gives a name to: inputs of the run or of another workflow, and attributes of a worker.
+fn named_values(event: &Body) -> impl Iterator<Item = (&String, &String)> {
+    let (own, workflow) = match event {
+        Body::RunStarted(started) => (Some(&started.inputs), None),
+        Body::AgentStarted(worker) => {
+            (worker.forked.as_ref().map(|forked| &forked.attributes), worker.workflow.as_ref())
+        }
+        Body::StepFinished(step) => (None, step.led_to.parts().workflow),
+        _ => (None, None),
+    };
+    let of_workflow = workflow.and_then(|workflow| workflow.inputs.as_ref()).map(|inputs| &inputs.values);
+    [own, of_workflow].into_iter().flatten().flatten()
+}
+
+/// Masks such values where they stand with their names, also those that are too short to be looked for elsewhere.
+fn hide_named(data: &mut Value) {
+    match data {
+        Value::Array(items) => items.iter_mut().for_each(hide_named),
+        Value::Object(fields) => {
+            for name in ["attributes", "inputs"] {
+                let given = fields.get_mut(name).and_then(Value::as_object_mut);
+                given
+                    .into_iter()
+                    .flatten()
+                    .filter(|(name, _)| is_secret(name))
+                    .for_each(|(_, value)| *value = HIDDEN.into());
+            }
+            fields.values_mut().for_each(hide_named);
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The latest events, and the run at some of them: one pass through the journal. The secrets that events name are added to
+/// those that are known.
+fn history(
+    server: &Server,
+    handle: &Arc<dyn RunHandle>,
+    secrets: &mut Secrets,
+) -> Result<(Vec<Value>, Vec<Moment>), Problem> {
     let last = server.index.with_run(handle, |run| run.seq)?;
     let (payloads, mut reader) = (handle.payloads(), handle.events(Start::After(0))?);
     let (mut events, mut moments) = (Vec::new(), Moments::new(last));
     let mut state: Option<Run> = None;
     while let Some(batch) = reader.next_batch()? {
         for event in batch {
+            if named_values(&event.body).any(|(name, _)| is_secret(name)) {
+                *secrets = secrets.joined(&Secrets::of(named_values(&event.body)));
+            }
             let is_late = event.seq + MAX_EVENTS as u64 > last;
             if is_late && !matches!(event.body, Body::Snapshot { .. }) {
                 let line = event_line(&event, &payloads).unwrap_or_default();
                 let mut value = serde_json::from_str(&line).map_err(Problem::internal)?;
+                secrets.hide_in(&mut value, Whose::Own);
                 shorten(&mut value);
                 events.push(value);
             }

@@ -15,7 +15,7 @@ use crate::serve::index::is_live;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::serve::schedule::{Held, held};
-use crate::store::RunHandle;
+use crate::store::{RunHandle, StoreError};
 use crate::view::summary::Summary;
 
 /// After how many seconds a silent step is told of, unless the request says otherwise.
@@ -24,43 +24,48 @@ const USUAL_SILENCE: u64 = 300;
 /// Everything that needs a person, the longest waiting first.
 #[derive(Serialize, JsonSchema)]
 pub struct Inbox {
-    items: Vec<Item>,
+    pub items: Vec<Item>,
 }
 
 /// Something that needs a person.
-#[derive(Serialize, JsonSchema)]
-struct Item {
+#[derive(Default, Serialize, JsonSchema)]
+pub struct Item {
     /// `ask`, `failed`, `over_budget`, `limited`, `silent`, or `untrusted` for a workflow whose schedule is not kept.
-    kind: &'static str,
+    pub kind: &'static str,
     /// The run; `untrusted` is about none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    run: Option<String>,
+    pub run: Option<String>,
     /// The workflow; of `untrusted` its id.
-    workflow: String,
-    since: Timestamp,
+    pub workflow: String,
+    pub since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    agent: Option<String>,
+    pub agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<String>,
+    pub state: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    step: Option<u64>,
+    pub step: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    ask: Option<String>,
+    pub ask: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    question: Option<String>,
+    pub question: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deadline: Option<Timestamp>,
+    pub deadline: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    empty_ok: Option<bool>,
+    pub empty_ok: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    cost_usd: Usd,
-    budget_usd: Option<Usd>,
-    live: bool,
+    pub error: Option<String>,
+    pub cost_usd: Usd,
+    pub budget_usd: Option<Usd>,
+    pub live: bool,
 }
 
 pub fn inbox(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
-    let silence = call.number::<u64>("silent")?.unwrap_or(USUAL_SILENCE);
+    Answer::json(&gather(server, call.number::<u64>("silent")?)?)
+}
+
+/// Everything that needs a person; a step is told of once it has been silent for so many seconds.
+pub fn gather(server: &Server, silence: Option<u64>) -> Result<Inbox, StoreError> {
+    let silence = silence.unwrap_or(USUAL_SILENCE);
     let entries = server.index.list()?;
     let mut items = Vec::new();
     for entry in &entries {
@@ -82,27 +87,17 @@ pub fn inbox(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     server.index.save(&entries);
     items.extend(held(server).into_iter().map(Item::untrusted));
     items.sort_by_key(|item| item.since);
-    Answer::json(&Inbox { items })
+    Ok(Inbox { items })
 }
 
 impl Item {
     fn untrusted(held: Held) -> Self {
         Item {
             kind: "untrusted",
-            run: None,
             workflow: held.id,
             since: held.since,
-            agent: None,
-            state: None,
-            step: None,
-            ask: None,
-            question: None,
-            deadline: None,
-            empty_ok: None,
             error: Some(format!("{}; {}", held.why, Held::advice(&held.path))),
-            cost_usd: Usd::ZERO,
-            budget_usd: None,
-            live: false,
+            ..Item::default()
         }
     }
 }
@@ -121,21 +116,17 @@ impl Looking<'_> {
             run: Some(self.handle.id().to_owned()),
             workflow: self.summary.workflow.clone(),
             since,
-            agent: None,
-            state: None,
-            step: None,
-            ask: None,
-            question: None,
-            deadline: None,
-            empty_ok: None,
-            error: None,
             cost_usd: self.summary.cost_usd,
             budget_usd: self.summary.budget_usd,
             live: self.live,
+            ..Item::default()
         }
     }
 
     fn look(&self, run: &Run, silence: u64, items: &mut Vec<Item>) {
+        if run.is_dropped() {
+            return;
+        }
         self.asks(run, items);
         match run.status {
             RunStatus::OverBudget => items.push(self.item("over_budget", run.last_time)),
@@ -145,7 +136,11 @@ impl Looking<'_> {
                 self.failures(run, items);
                 self.silent(run, silence, items);
             }
-            RunStatus::Running | RunStatus::Completed | RunStatus::Waiting | RunStatus::Interrupted => {}
+            RunStatus::Running
+            | RunStatus::Completed
+            | RunStatus::Waiting
+            | RunStatus::Interrupted
+            | RunStatus::Wedged => {}
         }
     }
 

@@ -12,8 +12,17 @@ use crate::serve::index::is_live;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 
-const STATUSES: [&str; 8] =
-    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+const STATUSES: [&str; 9] = [
+    "running",
+    "completed",
+    "failed",
+    "waiting",
+    "over_budget",
+    "limited",
+    "interrupted",
+    "wedged",
+    "damaged",
+];
 const TOKENS: &str = "raymond_tokens_total";
 
 /// What is told.
@@ -38,7 +47,7 @@ pub fn metrics(server: &Arc<Server>, _: &Call) -> Result<Answer, Problem> {
             continue;
         };
         let live = is_live(&summary, &*entry.run);
-        let status = summary.status(live).as_str();
+        let status = summary.status_of(&*entry.run, live).as_str();
         *sums.by_status.entry(status).or_default() += 1;
         sums.agents += summary.agents;
         sums.asks += summary.open_asks;

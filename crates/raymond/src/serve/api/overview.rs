@@ -5,18 +5,20 @@ use std::io;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use raymond_core::diagram::Style;
 use raymond_core::money::Usd;
 use raymond_core::run::{Agent, Run};
+use raymond_core::tag::TagName;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::runs::no_state;
-use super::workflows::{GraphObject, draw};
+use super::workflows::{GraphObject, draw, way_key};
 use crate::serve::Server;
 use crate::serve::index::holds;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
-use crate::serve::story::{AgentRow, How, Pause, Print, Step, Story, Word};
+use crate::serve::story::{AgentRow, By, END, How, Pause, Print, Step, Story, Word, thinned};
 use crate::store::RunHandle;
 use crate::view::status::Activity;
 
@@ -73,7 +75,10 @@ pub struct Way {
     scope: Option<String>,
     from: String,
     to: String,
+    /// The tag, or `next` beside a fork, `timeout` of a question, `start` of a workflow.
     tag: String,
+    /// Which edge of the graph it is.
+    way: String,
     count: u64,
 }
 
@@ -197,11 +202,14 @@ impl Looking<'_> {
             tally.add(step, self.at);
             Ok(())
         })?;
-        for row in self.agents() {
-            tally.agents += 1;
-            if let Some((scope, from)) = row.forked_at {
-                *tally.ways.entry((scope, from, Some(row.state), "fork")).or_default() += 1;
+        tally.agents = self.agents().count();
+        for way in self.story.ways.rows(0) {
+            let way = way?;
+            if way.seq > self.at {
+                break;
             }
+            let count = tally.ways.entry((way.scope, way.from, way.to, way.by)).or_default();
+            *count = if way.is_taken_back { count.saturating_sub(1) } else { *count + 1 };
         }
         Ok(tally)
     }
@@ -245,14 +253,13 @@ impl Looking<'_> {
 
     fn money(&self, buckets: usize) -> Vec<Money> {
         let end = self.story.money.partition_point(|(seq, _, _)| *seq <= self.at);
-        let all = &self.story.money[..end];
-        let every = all.len().div_ceil(buckets).max(1);
-        // The last one of each group, so that the end is always there.
-        let groups = all.chunks(every).filter_map(|group| group.last());
+        let from = self.story.started.unwrap_or(self.now.last_at);
+        let few = thinned(&self.story.money[..end], from, buckets);
         let mut money: Vec<Money> =
-            groups.map(|(seq, time, cost)| Money { time: *time, seq: *seq, cost_usd: *cost }).collect();
+            few.into_iter().map(|(seq, time, cost_usd)| Money { time, seq, cost_usd }).collect();
         // Of very many amounts some were left out, and the last one may be among them.
-        if money.last().is_some_and(|last| last.cost_usd != self.now.cost) {
+        let last = money.last().map_or(Usd::ZERO, |last| last.cost_usd);
+        if last != self.now.cost {
             money.push(Money { time: self.now.last_at, seq: self.at, cost_usd: self.now.cost });
         }
         money
@@ -273,12 +280,17 @@ impl Looking<'_> {
     }
 
     fn ways(&self, counts: BTreeMap<Taken, u64>) -> Vec<Way> {
-        let ways = counts.into_iter().map(|((scope, from, to, tag), count)| Way {
-            scope: scope.map(|scope| self.text(scope)),
-            from: self.text(from),
-            to: to.map_or("[end]".to_owned(), |to| self.text(to)),
-            tag: tag.to_owned(),
-            count,
+        let taken = counts.into_iter().filter(|(_, count)| *count > 0);
+        let ways = taken.map(|((scope, from, to, by), count)| {
+            let (from, to) = (self.text(from), self.text(to));
+            Way {
+                scope: scope.map(|scope| self.text(scope)),
+                way: way_key(&from, &to, style_of(by, &to)),
+                from,
+                to,
+                tag: by.as_str().to_owned(),
+                count,
+            }
         });
         ways.collect()
     }
@@ -321,9 +333,16 @@ impl Looking<'_> {
     }
 
     fn line(&self, row: &AgentRow, line: Line) -> AgentLine {
-        let ended = row.ended.filter(|(_, seq)| *seq <= self.at);
+        let until_now = |event: Option<(Timestamp, u64)>| event.filter(|(_, seq)| *seq <= self.at);
         let id = self.text(row.id);
         let doing = self.now.doing.get(&id).map(|activity| activity.as_str());
+        // A worker whose failure a join has taken is gone, and has not ended otherwise.
+        let failed = until_now(row.failed).filter(|_| doing.is_none());
+        let (status, ended) = match (until_now(row.ended), failed) {
+            (Some(ended), _) => ("done", Some(ended)),
+            (None, Some(failed)) => (Activity::Failed.as_str(), Some(failed)),
+            (None, None) => (doing.unwrap_or("done"), None),
+        };
         let span = |span: RawSpan| Span {
             from: span.from,
             to: span.to,
@@ -334,7 +353,7 @@ impl Looking<'_> {
             failed: span.failed,
         };
         AgentLine {
-            status: if ended.is_some() { "done" } else { doing.unwrap_or("done") }.to_owned(),
+            status: status.to_owned(),
             title: row.title.map(|title| self.text(title)),
             parent: row.parent.map(|parent| self.text(parent)),
             started_at: row.started,
@@ -357,8 +376,18 @@ fn is_before(pause: &io::Result<Pause>, seq: u64) -> bool {
     pause.as_ref().is_ok_and(|pause| pause.from_seq < seq)
 }
 
-/// A way that was taken: the workflow, the state, the next state and the tag.
-type Taken = (Option<Word>, Word, Option<Word>, &'static str);
+/// A way that was taken: the workflow, the nodes, and why.
+type Taken = (Option<Word>, Word, Word, By);
+
+/// How the edge of a way is drawn.
+fn style_of(by: By, to: &str) -> Style {
+    match by {
+        By::Tag(TagName::Result) if to != END => Style::Return,
+        By::Tag(tag) if tag.is_call() => Style::Call,
+        By::Tag(tag) if tag.is_fork() => Style::Fork,
+        By::Tag(_) | By::Next | By::Timeout | By::Start => Style::Plain,
+    }
+}
 
 /// What all steps up to an event add up to.
 #[derive(Default)]
@@ -387,14 +416,7 @@ impl Tally {
         sum.failed += u64::from(matches!(end.how, How::Failed));
         sum.cost_usd += end.cost;
         sum.duration_ms += end.duration_ms;
-        let How::Done { tag, target, next } = end.how else { return };
-        self.done += 1;
-        let (to, tag) = match (target, next) {
-            // The workers of a fork are counted with the agents, each with its own state.
-            (Some(_), Some(next)) => (Some(next), "next"),
-            (target, next) => (target.or(next), tag.as_str()),
-        };
-        *self.ways.entry((step.scope, step.state, to, tag)).or_default() += 1;
+        self.done += u64::from(matches!(end.how, How::Done { .. }));
     }
 }
 

@@ -12,20 +12,30 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::serve::Server;
-use crate::serve::index::{NoState, holds, is_live};
+use crate::serve::index::{NoState, drives, holds, is_live};
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
+use crate::serve::schedule::held_back;
 use crate::store::{RunEntry, RunHandle, StoreError};
 use crate::view::debug::kept_attempts;
-use crate::view::status::{AskView, RunView, view};
+use crate::view::status::{AskView, RunView, no_worker, view};
 use crate::view::summary::{Brief, Summary};
 
 const USUAL_RUNS: usize = 100;
 const MOST_RUNS: usize = 1000;
 
 /// What can be asked for as a status.
-const STATUSES: [&str; 8] =
-    ["running", "completed", "failed", "waiting", "over_budget", "limited", "interrupted", "damaged"];
+const STATUSES: [&str; 9] = [
+    "running",
+    "completed",
+    "failed",
+    "waiting",
+    "over_budget",
+    "limited",
+    "interrupted",
+    "wedged",
+    "damaged",
+];
 
 /// Some runs, the one that was active last first.
 #[derive(Serialize, JsonSchema)]
@@ -73,6 +83,13 @@ struct RunItem {
     result: Option<String>,
     /// How many agents have not ended.
     live_agents: usize,
+    /// Since when its schedule waits for its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schedule_waits_since: Option<Timestamp>,
+    /// How many workers have failed whose failures joins have taken.
+    #[serde(skip_serializing_if = "no_worker")]
+    #[schemars(default)]
+    failed_workers: u64,
     asks: Vec<AskView>,
 }
 
@@ -91,6 +108,7 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let before = call.text("before").map(Place::parse).transpose()?;
     let limit = call.limit(USUAL_RUNS, MOST_RUNS)?;
     let entries = server.index.list()?;
+    let held_back = held_back(&server.state, |run| server.index.is_held(run));
     let (mut runs, mut next) = (Vec::new(), None);
     let mut last: Option<Place> = None;
     for entry in &entries {
@@ -103,7 +121,7 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
             other => other,
         };
         let is_live = summary.as_ref().is_ok_and(|summary| is_live(summary, &*entry.run));
-        if !wanted.fits(server, entry.run.id(), summary.as_deref().ok(), is_live) {
+        if !wanted.fits(server, &*entry.run, summary.as_deref().ok(), is_live) {
             continue;
         }
         if runs.len() == limit {
@@ -111,7 +129,11 @@ pub fn list(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
             break;
         }
         runs.push(match summary {
-            Ok(summary) => Item::Run(Box::new(item(server, &entry.run, &summary, is_live))),
+            Ok(summary) => {
+                let since = held_back.get(entry.run.id()).map(|held| held.since);
+                let item = item(server, &entry.run, &summary, is_live);
+                Item::Run(Box::new(RunItem { schedule_waits_since: since, ..item }))
+            }
             Err(error) => Item::Damaged(Damaged {
                 run: entry.run.id().to_owned(),
                 status: "damaged",
@@ -140,7 +162,7 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         run: handle.id().to_owned(),
         workflow: summary.workflow.clone(),
         workflow_id: server.workflow_id(&summary.scope),
-        status: summary.status(live),
+        status: summary.status_of(&**handle, live),
         live,
         stale: live.then(|| handle.elsewhere()?.silence).flatten().map(|silence| silence.to_string()),
         steps: summary.steps,
@@ -155,6 +177,8 @@ fn item(server: &Server, handle: &Arc<dyn RunHandle>, summary: &Summary, live: b
         labels: summary.labels.clone(),
         result,
         live_agents: summary.agents,
+        schedule_waits_since: None,
+        failed_workers: summary.failed_workers,
         asks,
     }
 }
@@ -215,13 +239,14 @@ impl Wanted {
         })
     }
 
-    fn fits(&self, server: &Server, id: &str, summary: Option<&Summary>, is_live: bool) -> bool {
+    fn fits(&self, server: &Server, run: &dyn RunHandle, summary: Option<&Summary>, is_live: bool) -> bool {
+        let id = run.id();
         let Some(summary) = summary else {
             let is_any = self.workflow.is_none() && self.labels.is_empty();
             let has_text = self.text.as_ref().is_none_or(|text| id.to_lowercase().contains(text));
             return is_any && has_text && self.status.as_ref().is_none_or(|status| status == "damaged");
         };
-        let same_status = |wanted: &String| wanted == summary.status(is_live).as_str();
+        let same_status = |wanted: &String| wanted == summary.status_of(run, is_live).as_str();
         let same_workflow = |wanted: &String| {
             let workflow = summary.workflow.trim_end_matches('/');
             workflow == wanted
@@ -276,11 +301,14 @@ pub fn one(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
 /// A run as it is now.
 pub fn of(server: &Server, handle: &Arc<dyn RunHandle>) -> Result<RunObject, Problem> {
     // The lease is read first: a run that ends between the two reads shows as ended, not as interrupted.
-    let is_live = holds(&**handle);
+    let is_held = holds(&**handle);
     let branches = server.index.branches_of(handle.id())?;
+    let held_back = held_back(&server.state, |run| server.index.is_held(run));
     Ok(server.index.with_run(handle, |run| {
+        let is_live = drives(run, is_held);
         let mut object = object(server, run, &**handle, is_live, Some(server.debug_folder(handle.id())));
         object.view.containment = server.containment(handle.id());
+        object.view.schedule_waits_since = held_back.get(handle.id()).map(|held| held.since);
         object.view.branches = branches;
         object.view.tell_origin(&**handle).map(|()| object)
     })??)

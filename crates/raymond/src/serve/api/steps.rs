@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use raymond_core::event::Body;
+use raymond_core::event::{Body, Event};
 use raymond_core::money::Usd;
 use raymond_core::snapshot::FilesSnapshot;
 use raymond_core::tokens::{Context, Tokens};
@@ -19,7 +19,7 @@ use crate::serve::output::follow_step;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
 use crate::serve::sse::Stream;
-use crate::serve::story::{How, Step, Story};
+use crate::serve::story::{How, Step, Story, input_in};
 use crate::store::{RunHandle, Start};
 use crate::view::debug::{KeptAttempt, MOST_FILE_BYTES, kept_attempts};
 
@@ -57,6 +57,9 @@ pub struct StepObject {
     /// The events that started and ended it.
     pub started_seq: u64,
     pub ended_seq: Option<u64>,
+    /// The event that handed it its input.
+    #[serde(skip)]
+    given_seq: Option<u64>,
 }
 
 /// A step as it was after some event.
@@ -86,6 +89,7 @@ pub fn object(story: &Story, step: &Step, at: u64, is_live: bool) -> StepObject 
         attempts: step.attempts,
         started_seq: step.started_seq,
         ended_seq: end.map(|end| end.seq),
+        given_seq: step.given_seq,
     }
 }
 
@@ -130,8 +134,10 @@ pub struct StepDetail {
     /// What a script wrote.
     pub stdout: Option<String>,
     pub stderr: Option<String>,
-    /// What it handed to the next state.
+    /// What was handed to it.
     pub input: Option<String>,
+    /// What it handed to the next state.
+    pub handed_on: Option<String>,
     pub result: Option<String>,
     pub error: Option<String>,
     /// How its last attempt was started and how it ended.
@@ -221,7 +227,8 @@ pub fn detail_of(run: &Arc<dyn RunHandle>, step: StepObject, attempts: &[KeptAtt
         reply: said.reply,
         stdout: last(|attempt| attempt.stdout.as_ref()).and_then(|file| read(file)),
         stderr: last(|attempt| attempt.stderr.as_ref()).and_then(|file| read(file)).or(said.stderr),
-        input: said.input,
+        input: step.given_seq.and_then(|seq| input_of(&**run, &step.agent, seq)),
+        handed_on: said.handed_on,
         result: said.result,
         error: said.error,
         meta: last(|attempt| attempt.meta.as_ref()).and_then(|file| serde_json::from_str(&read(file)?).ok()),
@@ -239,7 +246,7 @@ pub fn detail_of(run: &Arc<dyn RunHandle>, step: StepObject, attempts: &[KeptAtt
 #[derive(Default)]
 struct Said {
     reply: Option<String>,
-    input: Option<String>,
+    handed_on: Option<String>,
     result: Option<String>,
     error: Option<String>,
     stderr: Option<String>,
@@ -249,18 +256,28 @@ struct Said {
     compacted: bool,
 }
 
+/// An event by its number, if it was not deleted.
+fn event_of(run: &dyn RunHandle, seq: u64) -> Option<Event> {
+    let batch = run.events(Start::After(seq.checked_sub(1)?)).and_then(|mut events| events.next_batch());
+    batch.ok().flatten().and_then(|batch| batch.into_iter().find(|event| event.seq == seq))
+}
+
+/// The input that an event handed an agent.
+fn input_of(run: &dyn RunHandle, agent: &str, seq: u64) -> Option<String> {
+    let event = event_of(run, seq)?;
+    run.payloads().text_of(input_in(&event, agent)?).ok().map(clipped)
+}
+
 fn said_in_journal(run: &dyn RunHandle, step: &StepObject) -> Said {
     let mut said = Said::default();
     let Some(seq) = step.ended_seq else { return said };
     let payloads = run.payloads();
     let text = |payload: &raymond_core::payload::Payload| payloads.text_of(payload).ok().map(clipped);
-    let batch = run.events(Start::After(seq - 1)).and_then(|mut events| events.next_batch());
-    let event = batch.ok().flatten().and_then(|batch| batch.into_iter().find(|event| event.seq == seq));
-    match event.map(|event| event.body) {
+    match event_of(run, seq).map(|event| event.body) {
         Some(Body::StepFinished(finished)) => {
             let parts = finished.led_to.parts();
             said.reply = finished.message.as_ref().and_then(&text);
-            said.input = parts.input.and_then(&text);
+            said.handed_on = parts.input.and_then(&text);
             said.result = parts.result.and_then(&text);
             said.files = finished.files.as_deref().cloned();
             said.tokens = finished.tokens;

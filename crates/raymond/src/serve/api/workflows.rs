@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use raymond_core::diagnostic::Severity;
-use raymond_core::diagram::Shape;
 use raymond_core::diagram::svg::arrange;
+use raymond_core::diagram::{Shape, Style};
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 use schemars::JsonSchema;
@@ -18,8 +18,9 @@ use crate::serve::Server;
 use crate::serve::discover::Found;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
+use crate::serve::story::node_of_workflow;
 use crate::workflow::manifest::{InputMode, Manifest};
-use crate::workflow::scope::{Form, Scope};
+use crate::workflow::scope::{Form, Scope, locate};
 use crate::workflow::scopes::declared_inputs;
 
 /// All workflows.
@@ -266,6 +267,8 @@ struct EdgeObject {
     label: String,
     /// `plain`, `call`, `return` or `fork`.
     style: &'static str,
+    /// Which of the ways it is that a run has taken.
+    way: String,
     /// From the start to the end; a loop has none.
     points: Vec<[f64; 2]>,
     label_at: Option<[f64; 2]>,
@@ -276,6 +279,11 @@ struct EdgeObject {
 pub fn graph(server: &Arc<Server>, call: &Call) -> Result<Answer, Problem> {
     let found = find(server, call)?;
     Answer::json(&draw(&found.path, &read(server, &found).findings)?)
+}
+
+/// What an edge of a graph and a way that a run has taken have in common if they are the same.
+pub fn way_key(from: &str, to: &str, style: Style) -> String {
+    format!("{from} {style} {to}")
 }
 
 /// The drawing of the workflow at a path.
@@ -314,7 +322,18 @@ pub fn draw(path: &std::path::Path, findings: &[Finding]) -> Result<GraphObject,
         findings: findings.iter().filter(|finding| is_in(finding, &node.label)).count(),
         from: node.base.clone(),
     });
+    let workflow_at = |name: &str| {
+        let located = locate(name, path, platform).ok()?;
+        Some(node_of_workflow(&located.scope.path().to_string_lossy()))
+    };
+    // Events call a workflow by its path, and states as they like.
+    let node_of = |number: usize| match diagram.nodes.get(number) {
+        Some(node) if node.shape == Shape::Workflow => workflow_at(&node.label),
+        _ => None,
+    };
+    let node_of = |number: usize| node_of(number).unwrap_or_else(|| name_of(number));
     let edges = diagram.edges.iter().zip(&layout.edges).map(|(edge, course)| EdgeObject {
+        way: way_key(&node_of(edge.from), &node_of(edge.to), edge.style),
         from: name_of(edge.from),
         to: name_of(edge.to),
         tag: edge.label.clone(),

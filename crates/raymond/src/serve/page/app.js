@@ -7,6 +7,7 @@ import { Stream } from "./stream.js";
 import { count, exact } from "./format.js";
 import { icon } from "./icons.js";
 import { parseAddress } from "./page.js";
+import { sentence } from "./wording.js";
 import { Home } from "./home.js";
 import { RunPage } from "./run.js";
 import { StepPage } from "./step.js";
@@ -18,7 +19,7 @@ const MESSAGE_STAYS = 6000;
 
 class App {
   constructor() {
-    Object.assign(this, { view: null, drafts: new Map(), message: null, dialog: null, isOnline: true, isConnected: true, inboxSize: 0, isDrawing: false, pending: "" });
+    Object.assign(this, { view: null, drafts: new Map(), message: null, dialog: null, isConnected: null, isRefused: false, inboxSize: 0, isDrawing: false, pending: "", shown: "" });
     this.data = EmbeddedData.here() ?? new HttpData(takeToken());
     this.needsLogin = !this.data.isEmbedded && !this.data.token;
   }
@@ -36,12 +37,14 @@ class App {
 
   connect() {
     this.data.onreach = (reached) => this.reached(reached);
+    this.data.onrefuse = () => this.refused();
     if (this.needsLogin) return;
     this.stream = new Stream(this.data.token, {
       event: (event) => this.event(event),
       output: (chunk) => this.view?.output(chunk),
       reset: () => this.refresh(),
       state: (connected) => this.reached(connected),
+      refused: () => this.refused(),
     });
     this.stream.start();
   }
@@ -50,17 +53,30 @@ class App {
     this.view?.event(event);
     if (["ask_opened", "ask_closed", "run_stopped", "run_finished", "run_resumed", "run_started"].includes(event.event)) this.countInbox();
     if (event.event === "ask_opened") this.announce(`${event.run} asks: ${event.question}`);
-    if (event.event === "run_finished") this.announce(`${event.run} is completed`);
+    if (event.event === "run_finished") this.announce(`${event.run}: ${sentence(event)}`);
     if (event.event === "run_stopped") this.announce(`${event.run} has stopped: ${event.status}`);
   }
 
   /// Whether the server answers. When it does again, everything is loaded anew.
   reached(is) {
-    if (is === this.isConnected) return;
+    if (is === this.isConnected || this.isRefused) return;
+    const isBack = is && this.isConnected === false;
     this.isConnected = is;
-    if (is) this.refresh();
-    else this.retry();
+    if (isBack) this.refresh();
+    if (!is) this.retry();
     this.draw();
+  }
+
+  /// The server answers, but not to this token: it was made anew, or is of another server.
+  refused() {
+    if (this.isOutside) return;
+    Object.assign(this, { isRefused: true, isConnected: null, inboxSize: 0 });
+    this.view?.stop();
+    this.draw();
+  }
+
+  get isOutside() {
+    return this.needsLogin || this.isRefused;
   }
 
   retry() {
@@ -71,7 +87,7 @@ class App {
   }
 
   async countInbox() {
-    if (this.data.isEmbedded || this.view instanceof Home) return;
+    if (this.data.isEmbedded || this.isOutside || this.view instanceof Home) return;
     const inbox = await this.data.get(["inbox"]).catch(() => null);
     if (inbox) this.needs(inbox.items.length);
   }
@@ -94,6 +110,7 @@ class App {
     const route = parseAddress(location.hash);
     this.view?.stop();
     this.view = this.viewOf(route);
+    this.shown = location.hash;
     this.view?.refresh();
     this.countInbox();
     this.wantOutputs();
@@ -111,7 +128,7 @@ class App {
 
   viewOf(route) {
     const [first, second, third, fourth] = route.parts;
-    if (this.needsLogin) return null;
+    if (this.isOutside) return null;
     if (this.data.isEmbedded && first !== "runs") return new RunPage(this, { ...route, parts: ["runs", this.data.run] });
     if (first === "runs" && second && third === "steps" && fourth) return new StepPage(this, route);
     if (first === "runs" && second) return new RunPage(this, route);
@@ -126,6 +143,7 @@ class App {
   /// Changes the address without leaving the view.
   replace(hash) {
     history.replaceState(null, "", hash);
+    this.shown = location.hash;
     this.view.route = parseAddress(hash);
   }
 
@@ -231,8 +249,8 @@ class App {
   frame() {
     return [h("a", { class: "skip", href: "#main", onclick: (event) => (event.preventDefault(), document.getElementById("main").focus()) }, "To the content"),
       this.bar(),
-      this.isConnected ? null : h("p", { class: "offline", role: "alert", key: "offline" }, icon("silent"), "raymond serve cannot be reached. What is shown may be old; the page tries again by itself."),
-      h("main", { id: "main", tabindex: "-1", "data-view": location.hash.split("?")[0], key: this.view ? location.hash.split("?")[0] : "login" }, this.needsLogin || this.view?.problem?.status === 401 ? loginForm() : this.view.whole()),
+      this.isConnected !== false ? null : h("p", { class: "offline", role: "alert", key: "offline" }, icon("silent"), "raymond serve cannot be reached. What is shown may be old; the page tries again by itself."),
+      h("main", { id: "main", tabindex: "-1", "data-view": this.shown, key: this.isOutside ? "login" : this.shown.split("?")[0] }, this.isOutside ? loginForm(this.isRefused) : this.view.whole()),
       h("div", { class: "toast-place", role: "status", key: "toast" }, this.message ? h("p", { class: "toast" }, this.message.text) : null),
       h("div", { class: "unseen", "aria-live": "polite", key: "announcer" }, this.pending),
       this.dialog ? this.dialogView() : null];
@@ -246,7 +264,7 @@ class App {
     if (this.data.isEmbedded) return h("header", { class: "bar", key: "bar" }, h("span", { class: "brand" }, "Raymond"), h("span", { class: "dim" }, this.data.all.exported_at ? `exported ${exact(this.data.all.exported_at)}` : "exported run"), h("span", { class: "bar-end" }, buttons));
     return h("header", { class: "bar", key: "bar" }, h("a", { class: "brand", href: "#/" }, "Raymond"),
       h("nav", { "aria-label": "Main" }, link("#/", [this.inboxSize ? ["Runs ", h("span", { class: "number", title: "What needs you" }, count(this.inboxSize))] : "Runs"], place !== "workflows"), link("#/workflows", "Workflows", place === "workflows")),
-      h("span", { class: "bar-end" }, h("span", { class: `link-state ${this.isConnected ? "" : "is-off"}`, title: this.isConnected ? "Connected: what happens is shown at once" : "Not connected" }, this.isConnected ? "live" : "offline"), buttons));
+      h("span", { class: "bar-end" }, this.isOutside ? null : linkState(this.isConnected), buttons));
   }
 
   dialogView() {
@@ -255,7 +273,14 @@ class App {
   }
 }
 
-function loginForm() {
+/// Whether what happens is shown at once; nothing before that is known.
+function linkState(isConnected) {
+  if (isConnected === null) return h("span", { class: "link-state is-off" }, "connecting");
+  return h("span", { class: `link-state ${isConnected ? "" : "is-off"}`, title: isConnected ? "Connected: what happens is shown at once" : "Not connected" }, isConnected ? "live" : "offline");
+}
+
+/// `isRefused`: there was a token, and the server does not know it.
+function loginForm(isRefused) {
   const login = (event) => {
     event.preventDefault();
     keepToken(event.target.elements.token.value);
@@ -263,6 +288,7 @@ function loginForm() {
     location.reload();
   };
   return h("section", { class: "panel first" }, h("h1", {}, "Log in"),
+    isRefused ? h("p", { class: "wrong", role: "alert" }, "This key is no longer valid. The server has another one now.") : null,
     h("p", {}, "Open the link that ", h("code", {}, "raymond serve"), " printed, or paste it or its token here. The token is in ", h("code", {}, ".raymond/serve.token"), "."),
     h("form", { onsubmit: login }, h("label", { class: "field" }, h("span", {}, "Link or token"), h("input", { name: "token", type: "password", autocomplete: "off", required: true })), h("div", { class: "buttons" }, h("button", { class: "primary" }, "Log in"))));
 }

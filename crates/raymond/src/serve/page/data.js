@@ -16,6 +16,7 @@ export class HttpData {
     this.token = token;
     this.isEmbedded = false;
     this.onreach = () => {};
+    this.onrefuse = () => {};
   }
 
   get(path, query, options) {
@@ -38,7 +39,8 @@ export class HttpData {
       this.onreach(false);
       throw new Problem(0, "raymond serve cannot be reached");
     }
-    this.onreach(true);
+    if (response.status === 401) this.onrefuse();
+    else this.onreach(true);
     if (options.raw) return response.ok ? response : Promise.reject(await problemOf(response));
     if (!response.ok) throw await problemOf(response);
     return response.json();

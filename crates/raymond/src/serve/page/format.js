@@ -18,10 +18,11 @@ export function tokens(used) {
   return `${count(used.input)} in, ${count(used.output)} out${cache}`;
 }
 
-/// How full a model's window was.
+/// How full a model's window was, and whether the conversation was summarised, as far as that is told.
 export function fullness(context, compacted) {
-  const percent = Math.floor(context.used * 100 / Math.max(1, context.window));
-  return `${count(context.used)} of ${count(context.window)} (${percent} %)${compacted ? ", summarised" : ""}`;
+  const percent = context ? Math.floor(context.used * 100 / Math.max(1, context.window)) : null;
+  const used = context ? `${count(context.used)} of ${count(context.window)} (${percent} %)` : null;
+  return [used, compacted ? "summarised" : null].filter(Boolean).join(", ");
 }
 
 export function plural(number, one, many = `${one}s`) {

@@ -4,14 +4,11 @@
 import { h } from "./h.js";
 import { count, money, plural } from "./format.js";
 import { icon, statusColour, statusWord } from "./icons.js";
-import { inTable } from "./text.js";
 
 const TALLEST = 660;
 const SMALLEST_SCALE = 0.72;
 const LOOP = 30;
 const LONGEST_NAME = 40;
-
-const STYLE_OF_TAG = { fork: "fork", "fork-workflow": "fork", call: "call", function: "call", "call-workflow": "call", "function-workflow": "call", result: "return" };
 
 /// `about`: `counts` (edges taken), `states` (visits and cost), `agents`, `selected`, `wrong` (states with findings), and `select(name)`.
 export function graphView(graph, about) {
@@ -36,12 +33,11 @@ function groupedBy(agents) {
   return groups;
 }
 
-/// How often each edge was taken. Two edges between the same states differ in their style.
+/// How often each edge was taken. The server says which edge a way is. What is drawn as leading anywhere has the rest.
 function takenCounts(graph, counts) {
-  const ends = new Set(graph.nodes.filter((node) => node.kind === "end").map((node) => node.name));
-  const sameWay = (edge, taken) => taken.from === edge.from && (taken.to === edge.to || (ends.has(edge.to) && (!taken.to || taken.to === "[end]")));
-  const alone = (edge) => graph.edges.filter((other) => other.from === edge.from && other.to === edge.to).length === 1;
-  const matches = (edge, taken) => sameWay(edge, taken) && (alone(edge) || (inTable(STYLE_OF_TAG, taken.tag) ?? "plain") === edge.style);
+  const drawn = new Set(graph.edges.map((edge) => edge.way));
+  const anywhere = new Set(graph.nodes.filter((node) => node.kind === "anywhere").map((node) => node.name));
+  const matches = (edge, taken) => (anywhere.has(edge.to) ? taken.from === edge.from && !drawn.has(taken.way) : taken.way === edge.way);
   return graph.edges.map((edge) => counts.filter((taken) => matches(edge, taken)).reduce((sum, taken) => sum + taken.count, 0));
 }
 

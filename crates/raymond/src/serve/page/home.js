@@ -3,14 +3,14 @@
 import { h } from "./h.js";
 import { View, address, panel } from "./page.js";
 import { count, duration, meter, money, plural, when } from "./format.js";
-import { badge, icon, statusColour } from "./icons.js";
+import { badge, icon, runBadge, statusColour } from "./icons.js";
 import { askToResume, question } from "./actions.js";
 import { firstLine } from "./text.js";
 
 const RUNS_AT_ONCE = 50;
 /// In the order of how soon a person is needed.
 const KINDS = ["ask", "failed", "over_budget", "limited", "untrusted", "silent"];
-const STATUSES = ["running", "waiting", "failed", "over_budget", "limited", "interrupted", "completed"];
+const STATUSES = ["running", "waiting", "failed", "over_budget", "limited", "interrupted", "wedged", "completed"];
 
 export class Home extends View {
   constructor(app, route) {
@@ -150,14 +150,19 @@ function runRow(run) {
   const said = run.result ?? run.asks?.[0]?.question;
   const took = run.ended_at && !run.live ? Date.parse(run.ended_at) - Date.parse(run.started_at) : Date.now() - Date.parse(run.started_at);
   return h("tr", { key: run.run },
-    h("td", { class: "status" }, badge(status)),
+    h("td", { class: "status" }, runBadge(status, run.failed_workers)),
     h("td", { class: "run" }, h("a", { href: address(["runs", run.run]), "data-row": true, class: "run-name" }, run.run),
-      h("span", { class: "under dim" }, run.workflow_id ? h("a", { href: address(["workflows", run.workflow_id]) }, run.workflow) : run.workflow, labels(run.labels), run.stale ? h("span", { class: "said" }, `old: ${run.stale}`) : null, said ? h("span", { class: "said", title: firstLine(said, 1000) }, firstLine(said, 200)) : null)),
+      h("span", { class: "under dim" }, run.workflow_id ? h("a", { href: address(["workflows", run.workflow_id]) }, run.workflow) : run.workflow, labels(run.labels), run.stale ? h("span", { class: "said" }, `old: ${run.stale}`) : null, run.schedule_waits_since ? h("span", { class: "said" }, scheduleWaits(run.schedule_waits_since)) : null, said ? h("span", { class: "said", title: firstLine(said, 1000) }, firstLine(said, 200)) : null)),
     h("td", { class: "num steps" }, h("span", { class: "cap" }, "steps "), count(run.steps)),
     h("td", { class: "num agents" }, agents ? [h("span", { class: "cap" }, "agents "), count(agents)] : h("span", { class: "dim" }, "–")),
     h("td", { class: "cost" }, meter(run.cost_usd, run.budget_usd)),
     h("td", { class: "started" }, when(run.started_at)),
     h("td", { class: "num took" }, run.live || run.ended_at ? duration(took) : "–"));
+}
+
+/// That nothing is started as long as a run has not ended.
+export function scheduleWaits(since) {
+  return ["its schedule waits for its end since ", when(since)];
 }
 
 export function labels(given) {

@@ -2,6 +2,7 @@
 // word mean the same everywhere.
 
 import { h } from "./h.js";
+import { plural } from "./format.js";
 import { inTable } from "./text.js";
 
 const SHAPES = {
@@ -44,6 +45,7 @@ const STATUS_WORDS = {
   silent: ["silent", "silent"],
   untrusted: ["not trusted", "limited"],
   damaged: ["damaged", "failed"],
+  wedged: ["wedged", "failed"],
   ready: ["ready", "ready"],
   joining: ["waits for workers", "joining"],
   delayed: ["waits", "delayed"],
@@ -66,6 +68,16 @@ export function statusColour(status) {
 export function badge(status) {
   const colour = statusColour(status);
   return h("span", { class: `badge is-${colour}` }, icon(colour), h("span", {}, statusWord(status)));
+}
+
+/// The status of a run. One that is completed with failed workers has no tick.
+export function runBadge(status, failedWorkers) {
+  if (status !== "completed" || !failedWorkers) return badge(status);
+  return h("span", { class: "badge is-limited" }, icon("failed"), h("span", {}, `completed, ${workersFailed(failedWorkers)}`));
+}
+
+export function workersFailed(number) {
+  return `${plural(number, "worker")} failed`;
 }
 
 export function statusDot(status) {

@@ -3,13 +3,13 @@
 import { h } from "./h.js";
 import { View, address, panel } from "./page.js";
 import { clockTime, count, duration, exact, meter, money, plural, tokens, when } from "./format.js";
-import { badge, icon, stateIcon, statusColour, statusDot } from "./icons.js";
+import { icon, runBadge, stateIcon, statusColour, statusDot } from "./icons.js";
 import { askToResume, question, saveExport, stopButtons, stopRun } from "./actions.js";
 import { eventColour, sentence } from "./wording.js";
 import { graphView } from "./graph.js";
 import { Timeline } from "./timeline.js";
 import { StepList } from "./steps.js";
-import { labels } from "./home.js";
+import { labels, scheduleWaits } from "./home.js";
 import { inTable } from "./text.js";
 
 const EVENTS_SHOWN = 60;
@@ -172,13 +172,13 @@ export class RunPage extends View {
     const end = this.at ? Date.parse(this.timeAt() ?? run.started_at) : run.live ? Date.now() : Date.parse(run.ended_at ?? this.overview?.last_at ?? run.started_at);
     const fact = (name, value) => h("div", { class: "fact" }, h("dt", {}, name), h("dd", {}, value));
     return h("header", { class: "run-head" },
-      h("div", { class: "run-line" }, badge(status), h("h1", {}, run.run), this.actions(run)),
+      h("div", { class: "run-line" }, runBadge(status, run.failed_workers), h("h1", {}, run.run), this.actions(run)),
       h("p", { class: "run-about dim" }, run.workflow_id && !this.data.isEmbedded ? h("a", { href: address(["workflows", run.workflow_id]) }, icon("workflow"), run.workflow) : run.workflow, this.data.isEmbedded ? null : labels(run.labels)),
-      this.lineage(), this.elsewhere(),
+      this.lineage(), this.elsewhere(), run.schedule_waits_since ? h("p", { class: "run-about" }, scheduleWaits(run.schedule_waits_since)) : null,
       h("dl", { class: "facts" }, fact("Cost", meter(run.cost_usd, run.budget_usd)), run.tokens ? fact("Tokens", tokens(run.tokens)) : null, fact("Steps", h("span", { class: "big" }, count(run.steps))),
         fact("Agents", h("span", { class: "big" }, count(run.agents.length))), fact("Started", when(run.started_at)),
         fact(run.live || this.at ? "For" : "Took", duration(end - Date.parse(run.started_at)))),
-      run.result !== null && run.result !== undefined ? h("div", { class: "outcome is-completed" }, h("h2", {}, icon("completed"), "Result"), h("pre", {}, run.result)) : null,
+      run.result !== null && run.result !== undefined ? h("div", { class: `outcome is-${run.failed_workers ? "limited" : "completed"}` }, h("h2", {}, icon(run.failed_workers ? "failed" : "completed"), "Result"), h("pre", {}, run.result)) : null,
       run.live || this.at ? null : this.reason(run, status));
   }
 
@@ -251,8 +251,10 @@ export class RunPage extends View {
     const scopes = this.graph.scopes;
     const scope = scopes[Math.min(this.scope, scopes.length - 1)];
     const choose = scopes.length > 1 ? h("select", { "aria-label": "Workflow", value: String(this.scope), onchange: (event) => ((this.scope = Number(event.target.value)), this.app.draw()) }, scopes.map((one, index) => h("option", { value: String(index) }, one.path))) : null;
+    // What is in the run's own workflow names none.
+    const here = (one) => (one.scope ?? scopes[0].path) === scope.path;
     const open = this.data.isEmbedded || !scope?.workflow_id ? null : (name) => this.app.go(address(["workflows", scope.workflow_id], { state: name }));
-    return panel("graph-panel", "Graph", choose, scope?.graph ? graphView(scope.graph, { counts: overview.edges, states: overview.states, agents: run.agents, select: open })
+    return panel("graph-panel", "Graph", choose, scope?.graph ? graphView(scope.graph, { counts: overview.edges.filter(here), states: overview.states.filter(here), agents: run.agents.filter(here), select: open })
       : h("p", { class: "empty" }, scope?.missing ? `The workflow is not there any more: ${scope.missing}` : "The workflow is not there any more, so there is no graph."));
   }
 

@@ -74,7 +74,7 @@ export class StepPage extends View {
           canBranch(this.data, step) ? h("div", { class: "actions" }, h("button", { onclick: () => askToBranch(this.app, this.id, this.number), title: "A new run goes on from the end of this step (b)" }, icon("branch"), "Branch from here …")) : null),
         h("dl", { class: "facts" }, fact("Agent", step.agent), fact("Led to", step.tag ? `${step.tag} ${step.target ?? ""}` : null),
           fact("Time", h("span", { class: "num" }, step.status === "running" ? duration(Date.now() - Date.parse(step.started_at)) : duration(step.duration_ms))),
-          fact("Cost", step.cost_usd ? money(step.cost_usd) : null), fact("Tokens", step.tokens ? tokens(step.tokens) : null), fact("Context", step.context ? fullness(step.context, step.compacted) : null), fact("Attempts", step.attempts > 1 ? count(step.attempts) : null), fact("Started", when(step.started_at)),
+          fact("Cost", step.cost_usd ? money(step.cost_usd) : null), fact("Tokens", step.tokens ? tokens(step.tokens) : null), fact("Context", step.context || step.compacted ? fullness(step.context, step.compacted) : null), fact("Attempts", step.attempts > 1 ? count(step.attempts) : null), fact("Started", when(step.started_at)),
           fact("Model", step.meta?.model), fact("Exit code", step.meta?.exit_code === undefined || step.meta?.exit_code === null ? null : String(step.meta.exit_code)))),
       step.error ? h("div", { class: "outcome is-failed" }, h("h2", {}, "Error"), h("pre", {}, step.error)) : null,
       step.kept === false ? h("p", { class: "notice" }, "The files of this step are not kept any more. What the journal has of it is below.") : null,
@@ -85,7 +85,7 @@ export class StepPage extends View {
     const { step, live } = this;
     const running = step.status === "running";
     const texts = [["Input", step.input], ["Prompt", step.prompt], ["Reply", running ? live.reply ?? step.reply : step.reply], ["Output", running ? live.stdout ?? step.stdout : step.stdout],
-      ["Stderr", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result]];
+      ["Stderr", running ? live.stderr ?? step.stderr : step.stderr], ["Result", step.result === step.reply ? null : step.result], ["Handed on", step.handed_on]];
     const shown = texts.filter(([, text]) => text !== null && text !== undefined && text !== "");
     if (!shown.length && !running && !step.changes) return h("p", { class: "empty" }, "This step wrote nothing.");
     return [shown.map(([name, text]) => this.pane(name, text, running)),

@@ -11,9 +11,9 @@ const RETRY_LAST = 8000;
 const SILENT_FOR = 40000;
 
 export class Stream {
-  /// `handlers`: `event(event)`, `output(chunk)`, `reset()` when anything may have been missed, `state(connected)`.
+  /// `handlers`: `event(event)`, `output(chunk)`, `reset()` when anything may have been missed, `state(connected)`, `refused()` if the token is not valid.
   constructor(token, handlers) {
-    Object.assign(this, { token, handlers, cursor: null, wanted: new Set(), others: new Map(), seen: new Map(), isLeader: false });
+    Object.assign(this, { token, handlers, cursor: null, wanted: new Set(), others: new Map(), seen: new Map(), isLeader: false, isRefused: false });
     this.me = `${Date.now()}-${Math.random()}`;
     this.abort = null;
   }
@@ -45,9 +45,9 @@ export class Stream {
 
   heard(message) {
     if (message.kind === "want") {
-      this.others.set(message.tab, message.outputs);
-      if (!message.outputs.length) this.others.delete(message.tab);
-      if (this.isLeader) this.abort?.abort("outputs");
+      const isChange = this.others.delete(message.tab) || message.outputs.length > 0;
+      if (message.outputs.length) this.others.set(message.tab, message.outputs);
+      if (this.isLeader && isChange) this.abort?.abort("outputs");
     } else if (message.kind === "hello") {
       if (this.wanted.size) this.say({ kind: "want", tab: this.me, outputs: [...this.wanted] });
       if (this.isLeader) this.say({ kind: "state", connected: this.isConnected, cursor: this.cursor });
@@ -60,6 +60,7 @@ export class Stream {
     if (message.kind === "output") this.handlers.output(message.chunk);
     if (message.kind === "reset") this.handlers.reset();
     if (message.kind === "state") this.handlers.state(message.connected);
+    if (message.kind === "refused" && message.token === this.token) this.handlers.refused();
   }
 
   /// Whether an event was not passed on before.
@@ -75,6 +76,8 @@ export class Stream {
     for (let pause = RETRY_FIRST; ; ) {
       const from = performance.now();
       await this.read().catch(() => {});
+      // Another tab may have a better token.
+      if (this.isRefused) return (this.isLeader = false);
       if (this.abort.signal.reason === "outputs") continue;
       this.connected(false);
       pause = performance.now() - from > RETRY_LAST ? RETRY_FIRST : Math.min(pause * 2, RETRY_LAST);
@@ -94,6 +97,10 @@ export class Stream {
     if (this.cursor) headers["Last-Event-ID"] = this.cursor;
     const outputs = [...new Set([...this.wanted, ...[...this.others.values()].flat()])].slice(0, 32);
     const response = await fetch(apiAddress(["events"], { output: outputs }), { headers, signal: this.abort.signal, cache: "no-store" });
+    if (response.status === 401) {
+      this.isRefused = true;
+      this.pass({ kind: "refused", token: this.token });
+    }
     if (!response.ok) throw new Error(`status ${response.status}`);
     this.connected(true);
     // What happened between the first look and this moment is in no stream.

@@ -6,7 +6,7 @@ import { clockTime, duration, money, plural } from "./format.js";
 const WORDING = {
   run_started: (e) => (e.origin ? wentBack(e) : `the run starts: ${e.workflow}`),
   run_resumed: () => "the run goes on",
-  run_finished: (e) => `the run is completed, ${money(e.cost_usd)}`,
+  run_finished: (e) => `the run is completed, ${e.failed_workers ? `${plural(e.failed_workers, "worker")} failed, ` : ""}${money(e.cost_usd)}`,
   run_stopped: (e) => `the run stops: ${String(e.status).replace("_", " ")}${e.error ? `, ${firstLine(e.error)}` : ""}`,
   agent_started: (e) => (e.parent ? `is forked from ${e.parent} at ${e.state}` : `begins at ${e.state}`),
   agent_finished: (e) => `is done: ${firstLine(e.result)}`,
@@ -48,5 +48,6 @@ const COLOUR_OF_EVENT = {
 
 /// The status whose colour an event has, if it stands out.
 export function eventColour(event) {
+  if (event.event === "run_finished" && event.failed_workers) return "limited";
   return event.event === "run_stopped" ? event.status : inTable(COLOUR_OF_EVENT, event.event) ?? null;
 }

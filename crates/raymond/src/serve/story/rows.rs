@@ -20,6 +20,8 @@ pub struct Step {
     pub started: Timestamp,
     pub started_seq: u64,
     pub attempts: u32,
+    /// The event that handed it its input.
+    pub given_seq: Option<u64>,
     pub end: Option<End>,
 }
 
@@ -49,6 +51,44 @@ impl Step {
     /// How it had ended by the time of an event.
     pub fn end_at(&self, seq: u64) -> Option<&End> {
         self.end.as_ref().filter(|end| end.seq <= seq)
+    }
+}
+
+/// A way of a workflow's graph that was taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Way {
+    /// The event that tells of it.
+    pub seq: u64,
+    /// The workflow, if that is not the run's own.
+    pub scope: Option<Word>,
+    /// The nodes of the graph.
+    pub from: Word,
+    pub to: Word,
+    pub by: By,
+    /// Whether it takes back a way that was told before.
+    pub is_taken_back: bool,
+}
+
+/// Why a way is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    Tag(TagName),
+    /// The agent goes on beside the workers that it has forked.
+    Next,
+    /// A question was not answered in time.
+    Timeout,
+    /// The workflow begins.
+    Start,
+}
+
+impl By {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tag(tag) => tag.as_str(),
+            Self::Next => "next",
+            Self::Timeout => "timeout",
+            Self::Start => "start",
+        }
     }
 }
 
@@ -97,7 +137,7 @@ pub struct OldPrint {
 }
 
 impl Row for Step {
-    const BYTES: usize = 11 * 8;
+    const BYTES: usize = 12 * 8;
 
     fn write(&self, bytes: &mut Vec<u8>) {
         let mut out = Writer(bytes);
@@ -106,6 +146,8 @@ impl Row for Step {
         out.words(Some(self.state), self.scope);
         out.time(self.started);
         out.number(self.started_seq);
+        // No event has the number 0.
+        out.number(self.given_seq.unwrap_or(0));
         // What the end of a step lacks is zero.
         let (how, tag, target, next) = match self.end.map(|end| end.how) {
             None => (0, 0, None, None),
@@ -127,11 +169,12 @@ impl Row for Step {
         let (run, agent) = from.words();
         let (state, scope) = from.words();
         let (started, started_seq) = (from.time(), from.number());
+        let given_seq = Some(from.number()).filter(|seq| *seq > 0);
         let kinds = from.number();
         let (target, next) = from.words();
         let (at, seq, duration_ms) = (from.time(), from.number(), from.number());
         let cost = Usd::from_dollars(f64::from_bits(from.number()));
-        let tag = TagName::ALL.get((kinds >> 8 & 0xff) as usize).copied().unwrap_or(TagName::Goto);
+        let tag = tag_of(kinds);
         let how = match kinds & 0xff {
             1 => Some(How::Done { tag, target, next }),
             2 => Some(How::Failed),
@@ -147,9 +190,54 @@ impl Row for Step {
             started,
             started_seq,
             attempts: (kinds >> 32) as u32,
+            given_seq,
             end: how.map(|how| End { at, seq, duration_ms, cost, how }),
         }
     }
+}
+
+impl Row for Way {
+    const BYTES: usize = 4 * 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        let mut out = Writer(bytes);
+        out.number(self.seq);
+        out.words(Some(self.from), Some(self.to));
+        out.words(self.scope, None);
+        let (kind, tag) = match self.by {
+            By::Tag(tag) => (0, tag as u64),
+            By::Next => (1, 0),
+            By::Timeout => (2, 0),
+            By::Start => (3, 0),
+        };
+        out.number(u64::from(self.is_taken_back) << 16 | tag << 8 | kind);
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let mut from = Reader(bytes);
+        let seq = from.number();
+        let (began, ended) = from.words();
+        let scope = from.words().0;
+        let kinds = from.number();
+        Self {
+            seq,
+            scope,
+            from: began.unwrap_or_default(),
+            to: ended.unwrap_or_default(),
+            by: match kinds & 0xff {
+                1 => By::Next,
+                2 => By::Timeout,
+                3 => By::Start,
+                _ => By::Tag(tag_of(kinds)),
+            },
+            is_taken_back: kinds >> 16 == 1,
+        }
+    }
+}
+
+/// The tag whose number is in the second byte.
+fn tag_of(kinds: u64) -> TagName {
+    TagName::ALL.get((kinds >> 8 & 0xff) as usize).copied().unwrap_or(TagName::Goto)
 }
 
 impl Row for Pause {
@@ -256,6 +344,16 @@ mod tests {
     }
 
     #[test]
+    fn a_way_is_read_as_it_was_written() {
+        let tags = TagName::ALL.iter().map(|tag| By::Tag(*tag));
+        for by in tags.chain([By::Next, By::Timeout, By::Start]) {
+            for (scope, is_taken_back) in [(None, false), (Some(3), true)] {
+                same(Way { seq: 4, scope, from: 1, to: 2, by, is_taken_back });
+            }
+        }
+    }
+
+    #[test]
     fn a_row_is_read_as_it_was_written() {
         let time: Timestamp = "2026-03-01T12:00:00.123456789Z".parse().unwrap();
         let step = Step {
@@ -267,6 +365,7 @@ mod tests {
             started: time,
             started_seq: 12,
             attempts: 3,
+            given_seq: Some(9),
             end: None,
         };
         same(step);

@@ -103,6 +103,16 @@ fn removal(dir: &Path, run: &str, own: &Own) -> Option<Vec<u8>> {
     own.unseal(KIND, run, &files::read(&removed_path_of(dir, run), MAX_MARK_BYTES).ok()?)
 }
 
+/// The mark of a run whose copy was removed.
+pub(super) fn removed(dir: &Path, run: &str, own: &Own) -> Option<Elsewhere> {
+    serde_json::from_slice(&removal(dir, run, own)?).ok()
+}
+
+/// Forgets that a run was removed.
+pub(super) fn forget_removal(dir: &Path, run: &str) -> io::Result<()> {
+    no_file_is_fine(std::fs::remove_file(removed_path_of(dir, run)))
+}
+
 /// Forgets the removed runs of an engine that it does not list any more.
 pub(super) fn forget_removals(
     dir: &Path,

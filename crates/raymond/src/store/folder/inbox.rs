@@ -1,6 +1,6 @@
 //! The inbox of a run as files in `RUN.in/`.
 //!
-//! A message is written under a temporary name and linked to its own. So it is read whole or not at all, and of
+//! A message is written under a temporary name and then gets its own. So it is read whole or not at all, and of
 //! several with one name the first stays. That works whether a Raymond runs or not.
 //! Bounds: [`MAX_MESSAGE_BYTES`] a message, [`MAX_MESSAGES_AT_ONCE`] read in one go.
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::disk::{create_private_dir, private_options, remove_if_there, sync_dir};
-use crate::files::{open_plain, open_plain_as};
+use crate::files::{name_first, open_plain, open_plain_as};
 use crate::store::error::StoreError;
 use crate::store::inbox::{
     Content, Inbox, MAX_MESSAGE_BYTES, MAX_MESSAGES_AT_ONCE, Message, Posted, Watch, is_message_name,
@@ -110,8 +110,7 @@ fn write_and_link(unfinished: &Path, path: &Path, content: &str) -> io::Result<(
     let mut file = open_plain_as(private_options().write(true).create_new(true), unfinished)?;
     file.write_all(content.as_bytes())?;
     file.sync_all()?;
-    // Unlike a rename, a link never replaces what is there.
-    std::fs::hard_link(unfinished, path)
+    name_first(unfinished, path)
 }
 
 /// Names must stay within the folder.

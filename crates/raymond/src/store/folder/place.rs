@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use super::disk::{Disk, SystemDisk, create_private_dir, private_options};
+use super::disk::{Disk, SystemDisk, count_listing, create_private_dir, private_options};
 use super::elsewhere;
 use super::own::{Own, SealedFile, mark_path};
+use super::skip::begins_run;
 use crate::files::{self, open_plain_as};
 use crate::store::id::{BadRunId, check_run_id, split_segment_digits};
 use crate::store::payload::hash_of;
@@ -51,6 +52,15 @@ impl Listed {
         let time = self.modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(format!("{}-{}-{}", self.last_segment, self.bytes, time.as_nanos()))
     }
+}
+
+/// What a listing of the folders shows of a run, even if its journal is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// When anything of it was last changed.
+    pub modified: SystemTime,
+    /// The segments of its journal.
+    pub segments: Vec<u32>,
 }
 
 /// Runs stay on this machine; settings may be shared.
@@ -180,6 +190,13 @@ impl StateDir {
         Ok(self.run(id)?.scratch())
     }
 
+    /// Where the task folders of a run are put together that goes on from an earlier point. Ids never begin with a dot, so no run
+    /// has this folder.
+    pub fn staged_scratch(&self, id: &str) -> Result<PathBuf, BadRunId> {
+        check_run_id(id)?;
+        Ok(self.path.join(format!(".{id}.tasks")))
+    }
+
     /// The folder that holds the debug files of all runs.
     pub fn debug(&self) -> PathBuf {
         self.around().join("debug")
@@ -200,29 +217,64 @@ impl StateDir {
         self.home().unwrap_or(self.path())
     }
 
+    /// The first segment of a run that is being removed. It shows whose the rest is.
+    pub fn removed_journal(&self, id: &str) -> PathBuf {
+        self.path.join(format!(".{id}.jsonl{REMOVED}"))
+    }
+
+    /// Whether what lies here under the name of a run is one that Raymond has made: it has a mark of this user, or, in a folder
+    /// that a person has named, a journal that begins with an event of it. In such a folder may be files of others with the same
+    /// endings.
+    pub fn has_run(&self, id: &str) -> bool {
+        if elsewhere::is_own(&self.path, id, &self.own) {
+            return true;
+        }
+        match self.own.is_strict() {
+            true => self.own.has(id),
+            false => {
+                let journals = [self.path.join(format!("{id}.jsonl")), self.removed_journal(id)];
+                self.own.run(id).is_some() || journals.iter().any(|journal| begins_run(journal, id))
+            }
+        }
+    }
+
     /// Everything that may be there of a run, except its worktrees, in the order in which it is to be removed. Without
     /// the first segment there is no run that could be resumed, and as long as its lock is there, no other process writes
     /// it.
     pub fn files_of(&self, id: &str) -> Result<Vec<PathBuf>, BadRunId> {
+        let numbers = self.run(id)?.segments().unwrap_or_default();
+        self.files_with(id, &numbers)
+    }
+
+    /// The same where a listing has shown these segments. There may be more since.
+    pub fn files_with(&self, id: &str, listed: &[u32]) -> Result<Vec<PathBuf>, BadRunId> {
         let paths = self.run(id)?;
-        let numbers = paths.segments().unwrap_or_default();
-        let segments = std::iter::once(0).chain(numbers.into_iter().filter(|number| *number > 0));
-        let mut files: Vec<PathBuf> =
-            segments.flat_map(|number| [paths.segment(number), paths.unfinished_segment(number)]).collect();
-        files.extend([paths.payloads(), paths.inbox(), self.scratch(id)?, self.debug().join(id)]);
+        let newest = listed.iter().max().copied().unwrap_or(0);
+        let newer = (newest + 1..).take_while(|number| paths.segment(*number).exists());
+        let numbers = listed.iter().copied().filter(|number| *number > 0).chain(newer);
+        let segments: Vec<u32> = std::iter::once(0).chain(numbers).collect();
+        // One more may have been begun and have no name yet.
+        let unfinished = segments.iter().copied().chain(segments.iter().max().map(|last| last + 1));
+        let mut files: Vec<PathBuf> = segments.iter().map(|number| paths.segment(*number)).collect();
+        files.extend(unfinished.map(|number| paths.unfinished_segment(number)));
+        files.extend([paths.payloads(), paths.inbox(), self.staged_scratch(id)?, self.scratch(id)?]);
+        // Nothing is removed through a link. In a project, none is followed that its user has not permitted.
+        let is_link = std::fs::symlink_metadata(self.debug()).is_ok_and(|data| data.is_symlink());
+        files.extend(Some(self.debug().join(id)).filter(|_| self.home.is_some() || !is_link));
         files.extend([elsewhere::path_of(&self.path, id), paths.with_suffix("holder")]);
-        files.extend([mark_path(&self.path, id), paths.lock()]);
+        files.extend([self.removed_journal(id), mark_path(&self.path, id), paths.lock()]);
         Ok(files)
     }
 
-    /// Every run of which something is there, even if its journal is gone, and when that was last changed. What has no mark of
-    /// this user's Raymond, where marks count, is no run.
-    pub fn traces(&self) -> io::Result<BTreeMap<String, SystemTime>> {
-        let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
-        let mut note = |id: &str, entry: &std::fs::DirEntry| {
+    /// Every run of which something is there, even if its journal is gone. What Raymond has not made is no run.
+    pub fn traces(&self) -> io::Result<BTreeMap<String, Trace>> {
+        let mut found: BTreeMap<String, Trace> = BTreeMap::new();
+        let mut note = |id: &str, segment: Option<u32>, entry: &std::fs::DirEntry| {
             let Ok(time) = entry.metadata().and_then(|data| data.modified()) else { return };
-            let latest = found.entry(id.to_owned()).or_insert(time);
-            *latest = time.max(*latest);
+            let new = || Trace { modified: time, segments: Vec::new() };
+            let trace = found.entry(id.to_owned()).or_insert_with(new);
+            trace.modified = time.max(trace.modified);
+            trace.segments.extend(segment);
         };
         if self.own.is_strict() && self.stray_link().is_some() {
             return Ok(found);
@@ -230,31 +282,44 @@ impl StateDir {
         for entry in entries_of(&self.path)? {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
-            let of_journal = parse_journal_name(name).map(|(id, _)| id);
+            if let Some((id, segment)) = parse_journal_name(name) {
+                note(id, Some(segment), &entry);
+                continue;
+            }
+            let removed =
+                name.strip_prefix('.').and_then(|name| name.strip_suffix(REMOVED)?.strip_suffix(".jsonl"));
             let beside = || {
                 ["d", "in", "tasks", "lock", "mark"]
                     .iter()
                     .find_map(|suffix| name.strip_suffix(suffix)?.strip_suffix('.'))
             };
-            if let Some(id) = of_journal.or_else(beside).filter(|id| check_run_id(id).is_ok()) {
-                note(id, &entry);
+            if let Some(id) = removed.or_else(beside).filter(|id| check_run_id(id).is_ok()) {
+                note(id, None, &entry);
             }
         }
         for folder in ["debug", "worktrees"] {
             for entry in entries_of(&self.around().join(folder))? {
                 let name = entry.file_name();
                 if let Some(id) = name.to_str().filter(|id| check_run_id(id).is_ok()) {
-                    note(id, &entry);
+                    note(id, None, &entry);
                 }
             }
         }
-        found.retain(|id, _| self.own.has(id) || elsewhere::is_own(&self.path, id, &self.own));
+        found.retain(|id, _| self.has_run(id));
         Ok(found)
     }
 
     /// The run that a file of this name is a journal of.
     pub fn run_of_file(name: &str) -> Option<&str> {
         parse_journal_name(name).map(|(id, _)| id)
+    }
+
+    /// The segments of all journals, in no order.
+    pub(super) fn segments(&self) -> io::Result<Vec<(String, u32)>> {
+        if self.own.is_strict() && self.stray_link().is_some() {
+            return Ok(Vec::new());
+        }
+        Ok(journal_files(&self.path)?.into_iter().map(|(id, segment, _)| (id, segment)).collect())
     }
 
     /// All runs, the one written last first.
@@ -282,6 +347,9 @@ impl StateDir {
     }
 }
 
+/// What the journal of a run that is being removed has behind its name. Ids never begin with a dot, so no run has this file.
+const REMOVED: &str = ".removed";
+
 const ALL_IGNORED: &str = "*\n";
 
 fn keep_from_git(folder: &Path) -> io::Result<()> {
@@ -299,6 +367,7 @@ fn holds_git(folder: &Path) -> bool {
 
 /// The entries of a folder; none if there is no folder.
 fn entries_of(dir: &Path) -> io::Result<Vec<std::fs::DirEntry>> {
+    count_listing();
     match std::fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other?.collect(),
@@ -347,7 +416,17 @@ pub struct RunPaths {
 /// The segments of all runs in a folder, for as long as the folder does not change. A process that looks at many runs
 /// would list the whole folder for each of them otherwise.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KnownSegments(Arc<Mutex<Option<Listing>>>);
+pub(super) struct KnownSegments(Arc<Mutex<Option<Listing>>>, Option<Arc<HashMap<String, Vec<u32>>>>);
+
+impl KnownSegments {
+    /// The segments that a listing has shown, for a process that changes the folder itself. Newer ones are looked for by name.
+    pub(super) fn listed(segments: Vec<(String, u32)>) -> Self {
+        let mut all: HashMap<String, Vec<u32>> = HashMap::new();
+        segments.into_iter().for_each(|(id, number)| all.entry(id).or_default().push(number));
+        all.values_mut().for_each(|numbers| numbers.sort_unstable());
+        Self(Arc::default(), Some(Arc::new(all)))
+    }
+}
 
 #[derive(Debug)]
 struct Listing {
@@ -443,6 +522,12 @@ impl RunPaths {
 
     /// The numbers of the segments that exist, rising.
     pub fn segments(&self) -> io::Result<Vec<u32>> {
+        if let Some(listed) = &self.known.1 {
+            let mut numbers = listed.get(&self.id).cloned().unwrap_or_default();
+            let next = numbers.last().map_or(0, |last| last + 1);
+            numbers.extend((next..).take_while(|number| self.disk.length(&self.segment(*number)).is_some()));
+            return Ok(numbers);
+        }
         // Looked at first: a change during the listing makes it count as old.
         let Some(changed) = self.disk.changed(&self.dir) else { return self.list_segments() };
         let mut known = self.known.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,12 +4,16 @@
 //! that is wanted is found by the first and last bytes of lines. What is passed over is not checked for damage.
 
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use super::place::RunPaths;
 use super::segment::{MAX_LINE_BYTES, Position, START_EVENT, has_mark};
+use crate::files::open_plain;
 
 /// What a line begins with.
 const NUMBER: &[u8] = b"{\"seq\":";
+/// In how many bytes of a line its first fields are, also what kind of event it is.
+const BEGINNING: u64 = 512;
 
 /// The end of a batch up to the event of this number, as near to it as possible. None if the segment has to be read from
 /// its beginning.
@@ -46,11 +50,21 @@ pub(super) fn first_number(paths: &RunPaths, segment: u32) -> io::Result<Option<
 
 /// Whether a segment begins with the start of a run and not with a snapshot. The fields before that one are short.
 pub(super) fn begins_with_start(paths: &RunPaths, segment: u32) -> io::Result<bool> {
-    const BEGINNING: u64 = 512;
     let mut beginning = Vec::new();
     paths.disk().read(&paths.segment(segment), 0)?.take(BEGINNING).read_to_end(&mut beginning)?;
     let field = format!("\"event\":\"{START_EVENT}\"");
     Ok(memchr::memmem::find(&beginning, field.as_bytes()).is_some())
+}
+
+/// Whether a file begins with the first event of a run, as its journal does.
+pub(super) fn begins_run(path: &Path, id: &str) -> bool {
+    let mut beginning = Vec::new();
+    let read = open_plain(path).and_then(|file| file.take(BEGINNING).read_to_end(&mut beginning));
+    let has = |field: String| memchr::memmem::find(&beginning, field.as_bytes()).is_some();
+    read.is_ok()
+        && beginning.starts_with(NUMBER)
+        && has(format!("\"run\":\"{id}\""))
+        && has(format!("\"event\":\"{START_EVENT}\""))
 }
 
 fn number_of(line: &[u8]) -> Option<u64> {

@@ -36,7 +36,7 @@ impl Fixture {
             error: None,
             terminated: false,
             interrupted: Vec::new(),
-            totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 1 },
+            totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 1, failed_workers: 0 },
         }));
     }
 

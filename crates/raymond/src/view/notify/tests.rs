@@ -74,7 +74,7 @@ fn stopped(seq: u64) -> Event {
             error: None,
             terminated: false,
             interrupted: Vec::new(),
-            totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 0 },
+            totals: Totals { steps: 1, agents: 1, cost_usd: Usd::ZERO, duration_ms: 0, failed_workers: 0 },
         },
     )
 }

@@ -160,7 +160,8 @@ fn a_long_run_is_shown_in_windows_at_any_moment() {
     let overview = site.get_json("/api/v1/runs/long/overview");
     assert_eq!((&overview["steps"], &overview["last_step"]), (&STEPS.into(), &STEPS.into()));
     assert_eq!(overview["states"][0]["visits"], STEPS / 2);
-    assert_eq!(overview["edges"][0]["count"], STEPS / 2);
+    let ways = overview["edges"].as_array().unwrap();
+    assert!(ways.iter().any(|way| way["tag"] == "goto" && way["count"] == STEPS / 2), "{ways:?}");
     let agent = &overview["agents"][0];
     let spans = agent["spans"].as_array().unwrap();
     assert!(spans.len() <= 120, "{}", spans.len());

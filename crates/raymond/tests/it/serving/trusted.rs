@@ -21,7 +21,9 @@ fn rig() -> Rig {
     std::fs::create_dir_all(&own).unwrap();
     // It appears whole: a test may read it at any moment.
     let told = rig.path("told").display().to_string();
-    let command = format!("(echo \"$RAYMOND_EVENT\"; cat) >> {told}.part; cp {told}.part {told}.new; mv {told}.new {told}");
+    let command = format!(
+        "(echo \"$RAYMOND_EVENT\"; cat) >> {told}.part; cp {told}.part {told}.new; mv {told}.new {told}"
+    );
     std::fs::write(own.join("config.toml"), format!("[raymond]\nnotify = {command:?}\n")).unwrap();
     rig
 }
@@ -160,4 +162,54 @@ fn a_run_of_a_schedule_whose_workflow_has_changed_is_not_resumed() {
     // A person may resume it.
     let resumed = rig.raymond(&["resume", &run, "--state-dir", "s"]);
     assert_eq!((resumed.exit, resumed.stdout.as_str()), (0, "evil\n"), "{resumed:?}");
+}
+
+#[test]
+fn a_schedule_that_waits_for_the_end_of_its_run_is_told_of() {
+    let rig = rig();
+    let wait = "echo x >> ran; while [ ! -e go ]; do sleep 0.05; done; echo '<result>ok</result>'";
+    rig.state("START.sh", wait);
+    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
+    let site = Site::start_with(&rig, &SCHEDULES);
+    wait_for_file(&rig.path("s/serve.schedules"));
+    site.live.kill();
+    let site = serve_when_due(&rig);
+    let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
+    let list = |more: &[&str]| rig.raymond(&[&["list", "--state-dir", "s"], more].concat()).stdout;
+    assert!(!list(&["--json"]).contains("schedule_waits_since"));
+    site.live.kill();
+    let site = serve_when_due(&rig);
+    let told = || site.get_json(&format!("/api/v1/runs/{run}"))["schedule_waits_since"].is_string();
+    wait_until("the schedule to be held back", told);
+    assert!(site.get_json("/api/v1/runs")["runs"][0]["schedule_waits_since"].is_string());
+    let said = "its schedule waits for the end of this run since ";
+    assert!(list(&[]).contains(said));
+    assert!(list(&["--json"]).contains("schedule_waits_since"));
+    let status = rig.raymond(&["status", &run, "--state-dir", "s"]).stdout;
+    assert!(status.contains("  schedule  waits for the end of this run since "), "{status}");
+    assert_eq!(rig.read("ran"), "x\n", "it was not started again");
+    rig.write("go", "");
+    wait_until("the run to end", || !told());
+    assert!(!list(&[]).contains(said));
+}
+
+#[test]
+fn a_schedule_that_is_wrong_is_told_of_by_lint_and_by_serve() {
+    for (wrong, key) in [
+        ("schedule: \"61 * * * *\"\n", "schedule"),
+        ("schedule: \"0 3 * * *\"\nschedule_timezone: Europe/Nowhere\n", "schedule_timezone"),
+    ] {
+        let rig = rig();
+        rig.state("workflow.yaml", wrong);
+        let lint = rig.raymond(&["lint", "workflow"]);
+        assert_eq!(lint.exit, 1, "{lint:?}");
+        let found = format!("{}{}", lint.stdout, lint.stderr);
+        assert!(found.contains(&format!("`{key}`: ")) && found.contains("R001"), "{found}");
+        let site = Site::start_with(&rig, &SCHEDULES);
+        site.live.wait_for_stderr("workflow: its schedule cannot be kept: ");
+        let errors = &site.get_json("/api/v1/workflows")["workflows"][0]["findings"]["errors"];
+        assert_eq!(*errors, 1, "the page shows it");
+        // A person may start it all the same.
+        assert_eq!(rig.raymond(&["workflow", "--state-dir", "s"]).exit, 0);
+    }
 }

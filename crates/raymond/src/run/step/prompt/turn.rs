@@ -176,7 +176,7 @@ fn process(
     let token = job.attempt.token.clone();
     let mut process = invocation.into_process(&job.needs.cwd, token);
     // What the program needs takes precedence.
-    process.env.splice(..0, environment(executor, job, runnable.path()));
+    process.env.splice(..0, environment(executor, job, &runnable));
     Ok((process, runnable))
 }
 

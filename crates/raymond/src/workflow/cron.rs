@@ -7,6 +7,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
+use super::manifest::Manifest;
+
 /// The fields, with the numbers they may have and the names for them.
 const FIELDS: [Field; 5] = [
     Field { name: "minute", first: 0, last: 59, words: &[] },
@@ -45,6 +47,41 @@ pub struct Cron {
     /// Whether the two kinds of days are restricted.
     by_month_day: bool,
     by_week_day: bool,
+}
+
+/// When a workflow is started by itself.
+#[derive(Clone, Debug)]
+pub struct Rhythm {
+    pub cron: Cron,
+    pub zone: TimeZone,
+}
+
+/// Why a schedule cannot be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongSchedule {
+    /// The key of the manifest.
+    pub key: &'static str,
+    pub message: String,
+}
+
+impl Rhythm {
+    /// The schedule of a manifest, if it has one.
+    pub fn read(manifest: &Manifest) -> Option<Result<Self, WrongSchedule>> {
+        let wrong = |key, message| WrongSchedule { key, message };
+        let zone = match manifest.schedule_timezone.as_deref() {
+            None => Ok(TimeZone::UTC),
+            Some(name) => TimeZone::get(name).map_err(|_| {
+                let message = format!("there is no time zone `{}`", name.escape_debug());
+                wrong("schedule_timezone", message)
+            }),
+        };
+        match (manifest.schedule.as_deref().map(Cron::parse), zone) {
+            (Some(Err(error)), _) => Some(Err(wrong("schedule", error))),
+            (_, Err(error)) => Some(Err(error)),
+            (Some(Ok(cron)), Ok(zone)) => Some(Ok(Self { cron, zone })),
+            (None, Ok(_)) => None,
+        }
+    }
 }
 
 impl Cron {
