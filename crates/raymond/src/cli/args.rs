@@ -19,6 +19,7 @@ use crate::config::{self, OnAsk, Timeout};
 use crate::error::UserError;
 use crate::handover::Handover;
 use crate::view::Detail;
+use crate::view::status::STATUSES;
 use crate::workflow::labels::check_label;
 
 /// Commands of later versions. A workflow with such a name must already be written as a path (`./watch`), so that its
@@ -766,19 +767,6 @@ fn parse_budget(text: &str) -> Result<Budget, String> {
     }
     Ok(if more.is_some() { Budget::More(dollars) } else { Budget::Dollars(dollars) })
 }
-
-/// What `list` can show as the status of a run.
-pub(super) const STATUSES: [&str; 9] = [
-    "running",
-    "completed",
-    "failed",
-    "waiting",
-    "over_budget",
-    "limited",
-    "interrupted",
-    "wedged",
-    "damaged",
-];
 
 fn parse_backends(text: &str) -> Result<String, String> {
     match config::lacks_a_name(text) {

@@ -12,7 +12,7 @@ use raymond_core::lint::RULES;
 use raymond_core::named_inputs::{DeclaredInput, InputKind};
 use raymond_core::workflow::Platform;
 
-use super::args::{CompletionsArgs, STATUSES};
+use super::args::CompletionsArgs;
 use super::choose::{Intent, ids_for};
 use super::find;
 use super::print::print_stdout;
@@ -20,6 +20,7 @@ use super::settings;
 use crate::agent::registry::Backends;
 use crate::author::templates::TEMPLATES;
 use crate::error::{ExitKind, UserError};
+use crate::view::status::STATUSES;
 use crate::workflow::scope::locate;
 
 /// The script sets this variable when it calls us. The library's default name, `COMPLETE`, may be in use by others.

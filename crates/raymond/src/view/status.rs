@@ -95,6 +95,19 @@ pub fn workers_failed(number: u64) -> String {
     format!("{number} worker{} failed", if number == 1 { "" } else { "s" })
 }
 
+/// All that can be shown as the status of a run.
+pub const STATUSES: [&str; 9] = [
+    "running",
+    "completed",
+    "failed",
+    "waiting",
+    "over_budget",
+    "limited",
+    "interrupted",
+    "wedged",
+    "damaged",
+];
+
 /// The status of a run for people. A run that is completed says how many of its workers have failed.
 pub fn status_words(status: &str, failed_workers: u64) -> String {
     let words = status.replace('_', " ");

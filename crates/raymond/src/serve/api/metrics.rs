@@ -11,18 +11,8 @@ use crate::serve::counters::{BOUNDS, Counted, Durations, Totals};
 use crate::serve::index::is_live;
 use crate::serve::problem::Problem;
 use crate::serve::route::{Answer, Call};
+use crate::view::status::STATUSES;
 
-const STATUSES: [&str; 9] = [
-    "running",
-    "completed",
-    "failed",
-    "waiting",
-    "over_budget",
-    "limited",
-    "interrupted",
-    "wedged",
-    "damaged",
-];
 const TOKENS: &str = "raymond_tokens_total";
 
 /// What is told.

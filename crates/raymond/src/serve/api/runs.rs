@@ -18,24 +18,11 @@ use crate::serve::route::{Answer, Call};
 use crate::serve::schedule::held_back;
 use crate::store::{RunEntry, RunHandle, StoreError};
 use crate::view::debug::kept_attempts;
-use crate::view::status::{AskView, RunView, no_worker, view};
+use crate::view::status::{AskView, RunView, STATUSES, no_worker, view};
 use crate::view::summary::{Brief, Summary};
 
 const USUAL_RUNS: usize = 100;
 const MOST_RUNS: usize = 1000;
-
-/// What can be asked for as a status.
-const STATUSES: [&str; 9] = [
-    "running",
-    "completed",
-    "failed",
-    "waiting",
-    "over_budget",
-    "limited",
-    "interrupted",
-    "wedged",
-    "damaged",
-];
 
 /// Some runs, the one that was active last first.
 #[derive(Serialize, JsonSchema)]
