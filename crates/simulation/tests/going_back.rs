@@ -55,6 +55,7 @@ mod tests {
         (Defect::LeavesLocks, 217),
         (Defect::SharesTaskFolder, 2),
         (Defect::LosesTaskFolder, 61),
+        (Defect::LeavesFolderLocked, 36_267),
     ];
 
     #[test]

@@ -9,6 +9,7 @@ use raymond_core::run::{Agent, Run};
 use super::print::say;
 use crate::error::UserError;
 use crate::git::relink::relink;
+use crate::git::snapshots::finish_making;
 use crate::history::files::check_owner;
 use crate::store::RunStore;
 use crate::view::text::clean;
@@ -43,6 +44,7 @@ pub(super) fn settle(run: &Run, moved: &ProjectMoved, is_quiet: bool) -> Result<
 /// Refuses to go on with agents whose folders are not there, or are another run's. A worktree is made before the first step in it.
 pub(super) fn check_folders(store: &dyn RunStore, run: &Run) -> Result<(), UserError> {
     check_owners(store, run, &run.id)?;
+    run.agents.values().for_each(|agent| finish_making(Path::new(&agent.cwd), &run.id));
     let is_lost = |agent: &&Agent| run.worktree_of(agent).is_none() && !Path::new(&agent.cwd).is_dir();
     match run.agents.values().find(is_lost) {
         None => Ok(()),

@@ -401,6 +401,15 @@ pub fn unlock(dir: &Path, run: &str) {
     }
 }
 
+/// Does what [`unlock`] does, if the command that made a worktree for this run was killed before it. From then on nothing in the
+/// worktree is taken for half made.
+pub fn finish_making(folder: &Path, run: &str) {
+    let is_locked = |top: &Path| Repository::around(top).is_ok_and(|found| found.own.join("locked").exists());
+    if let Some((top, _)) = made_for(folder).filter(|(top, owner)| owner == run && is_locked(top)) {
+        unlock(&top, run);
+    }
+}
+
 /// The worktree around a folder, with the run whose files were restored into it when it was made.
 pub fn made_for(folder: &Path) -> Option<(PathBuf, String)> {
     let repository = Repository::around(folder).ok().filter(|repository| !repository.is_main())?;

@@ -7,7 +7,7 @@
 //! Each repository is asked once for the refs of all runs, so that removing many runs takes as long for each as removing one.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use raymond_core::run::Run;
 use raymond_core::worktree::Worktree;
 
 use crate::git::repository::Repository;
+use crate::git::snapshots::finish_making;
 use crate::git::worktrees::{Kept, Unsaved, Worktrees, unsaved};
 use crate::git::{Git, SHORT_PATIENCE, snapshots, task_files};
 use crate::store::StateDir;
@@ -38,6 +39,8 @@ pub struct Remains {
     /// Refs that hold what was not committed.
     pub kept_refs: Vec<(PathBuf, String)>,
     places: Worktrees,
+    /// Where its agents worked.
+    folders: BTreeSet<PathBuf>,
     /// The first segment of the journal, and what it is called while the rest is removed.
     journal: (PathBuf, PathBuf),
     /// The file by which the rest is known for a run's.
@@ -109,8 +112,10 @@ impl Remains {
             None if dir.has_run(id) => places.found(),
             None => Vec::new(),
         };
-        let folders = run.map(|run| PathBuf::from(&run.cwd)).into_iter();
-        let repositories = repositories(folders.chain([dir.path().to_owned()]), &worktrees);
+        let of_run = run.map(|run| PathBuf::from(&run.cwd));
+        let repositories = repositories(of_run.iter().cloned().chain([dir.path().to_owned()]), &worktrees);
+        let of_agents = run.iter().flat_map(|run| run.agents.values()).map(|agent| PathBuf::from(&agent.cwd));
+        let folders = of_run.into_iter().chain(of_agents).collect();
         let refs = |below: &str| {
             let of = |repository: &PathBuf| known.of(repository, below, id);
             let all = repositories.iter().map(of).collect::<io::Result<Vec<_>>>();
@@ -125,6 +130,7 @@ impl Remains {
             worktrees_there: worktrees.iter().filter(has_folder).count(),
             worktrees,
             places,
+            folders,
             journal,
             proof: if dir.own().run(id).is_some() { dir.mark(id) } else { dir.removed_journal(id) },
         })
@@ -142,6 +148,8 @@ impl Remains {
 
     /// Removes everything but unsaved work, which is returned. The caller holds the run's lease.
     pub fn remove(&self, how: Unsaved) -> io::Result<Vec<Kept>> {
+        // Without the journal, a worktree that was made for the run and is still locked would be taken for half made.
+        self.folders.iter().for_each(|folder| finish_making(folder, &self.id));
         let kept = self.places.tidy(self.worktrees.iter(), how);
         let dropped = if how == Unsaved::Discard { self.kept_refs.as_slice() } else { &[] };
         for (repository, name) in self.refs.iter().chain(dropped) {

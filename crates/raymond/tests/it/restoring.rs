@@ -108,6 +108,32 @@ fn files_are_restored_in_place_and_what_was_not_saved_is_kept() {
 }
 
 /// What git does not list, but what putting the files back would overwrite or remove.
+/// A command that was killed after its event has left the worktree locked. Once the run goes on, or is removed, what is in it is not
+/// taken for half made.
+#[test]
+fn a_folder_that_is_still_locked_for_a_run_is_not_made_again_over_its_work() {
+    for goes_on in [true, false] {
+        let rig = three_steps();
+        let dir = rig.path("..").canonicalize().unwrap().join("own");
+        let dir = dir.to_str().unwrap();
+        let begin = |id: &str| rig.raymond(&["branch", "r", "1", "--id", id, "--files", "--worktree", dir]);
+        begin("b").assert(0, "b\n");
+        fs::remove_file(rig.path(".git/worktrees/own/raymond-run")).unwrap();
+        let reason = "raymond makes it for event 2 of b";
+        git(&rig, ".", &["worktree", "lock", "--reason", reason, dir]);
+        if goes_on {
+            rig.raymond(&["resume", "b"]).assert_is(0);
+        } else {
+            fs::write(format!("{dir}/sub/f"), "of a person\n").unwrap();
+        }
+        let before = fs::read_to_string(format!("{dir}/sub/f")).unwrap();
+        rig.raymond(&["clean", "b"]).assert_is(0);
+        assert!(!git(&rig, ".", &["worktree", "list", "--porcelain"]).contains("locked"));
+        begin("c").assert(2, "").says("is not empty");
+        assert_eq!(fs::read_to_string(format!("{dir}/sub/f")).unwrap(), before);
+    }
+}
+
 /// A removal of the run that was killed has removed its ref: the snapshots go with the next `git gc`.
 #[test]
 fn a_snapshot_that_no_ref_has_keeps_nothing() {

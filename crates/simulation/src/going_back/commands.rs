@@ -63,14 +63,7 @@ impl World {
         );
         self.note_given(new, how.budget, folder.as_ref().map(|(_, dir)| dir.as_str()), begun.is_ok());
         begun.map_err(|error| self.stopped(error))?;
-        self.unlock(folder.as_ref())
-    }
-
-    fn unlock(&mut self, folder: Option<&(String, String)>) -> Done<()> {
-        let Some((_, dir)) = folder else { return Ok(()) };
-        self.at("unlock", dir, |world| {
-            world.folder(dir).into_iter().for_each(|folder| folder.made_for = None);
-        })
+        folder.iter().try_for_each(|(_, dir)| self.unlock(dir))
     }
 
     /// A branch has a task folder of its own.
@@ -125,7 +118,7 @@ impl World {
         let rewound = stored.load().map_err(|error| self.stopped(error))?;
         self.finish_rewind(id, &rewound)?;
         drop(writer);
-        self.unlock(folder.as_ref())
+        folder.iter().try_for_each(|(_, dir)| self.unlock(dir))
     }
 
     /// Whether nothing has happened to a run since it was rewound.
@@ -465,6 +458,7 @@ impl World {
             return Err(Stop::Refused(format!("{needed:?} need it")));
         }
         let (run, writer) = self.open(id)?;
+        self.finish_making(&run)?;
         let some_stay = self.tidy(&run, discards)?;
         let kept = format!("refs/raymond-kept/{id}/");
         let is_removed = |name: &&String| **name == snapshots_of(id) || (discards && name.starts_with(&kept));

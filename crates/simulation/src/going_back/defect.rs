@@ -51,10 +51,12 @@ pub enum Defect {
     SharesTaskFolder,
     /// Files are restored without the task folder, which is emptied.
     LosesTaskFolder,
+    /// A folder that a killed command has made for a run stays locked when the run goes on, or is removed.
+    LeavesFolderLocked,
 }
 
 impl Defect {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::TakesOriginsWorktree,
         Self::ForgetsItsFolder,
         Self::DroppedSharesWorktree,
@@ -79,5 +81,6 @@ impl Defect {
         Self::LeavesLocks,
         Self::SharesTaskFolder,
         Self::LosesTaskFolder,
+        Self::LeavesFolderLocked,
     ];
 }

@@ -1,5 +1,7 @@
 //! A process that drives a run for a while: it makes worktrees, and its agents work in them.
 
+use std::collections::BTreeSet;
+
 use raymond::run::engine::{Command, Engine, Preparation, States, StepLaunch};
 use raymond::store::{RunStore, RunWriter, StoreError};
 use raymond_core::decide;
@@ -100,6 +102,7 @@ impl World {
             return Ok(());
         }
         self.check_folders(&run)?;
+        self.finish_making(&run)?;
         if let Some(budget) = budget {
             run.options.budget_usd = cents(budget);
         }
@@ -143,6 +146,25 @@ impl World {
             self.check_folder(&run.id, &agent.cwd)?;
         }
         Ok(())
+    }
+
+    /// Unlocks the folders of a run that a killed command has made for it.
+    pub fn finish_making(&mut self, run: &Run) -> Done<()> {
+        let folders = run.agents.values().map(|agent| &agent.cwd).chain([&run.cwd]);
+        let tops: BTreeSet<String> = folders.filter_map(|folder| self.top_of(folder)).collect();
+        let is_for = |top: &&String| {
+            let made_for = self.ground.folders.get(*top).and_then(|folder| folder.made_for.as_ref());
+            made_for.is_some_and(|(made_for, _)| *made_for == run.id)
+        };
+        let is_overlooked = self.has(Defect::LeavesFolderLocked);
+        let made: Vec<String> = tops.iter().filter(|top| !is_overlooked && is_for(top)).cloned().collect();
+        made.iter().try_for_each(|dir| self.unlock(dir))
+    }
+
+    pub fn unlock(&mut self, dir: &str) -> Done<()> {
+        self.at("unlock", dir, |world| {
+            world.folder(dir).into_iter().for_each(|folder| folder.made_for = None);
+        })
     }
 
     pub fn check_folder(&self, id: &str, cwd: &str) -> Done<()> {
