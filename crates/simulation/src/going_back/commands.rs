@@ -36,7 +36,8 @@ impl World {
         let from = self.store.run(origin).map_err(|error| self.stopped(error))?;
         let point = Point::after_step(&*from, step).map_err(|error| Stop::Refused(error.to_string()))?;
         let end = from.load().map_err(|error| self.stopped(error))?;
-        if self.load(new).is_some() {
+        // A removed run that has left something keeps its name.
+        if self.load(new).is_some() || self.store.taken().contains(new) {
             return Err(Stop::Refused(format!("{new} is there")));
         }
         let mut writer = self.store.create(new, JOURNAL).map_err(|error| self.stopped(error))?;
