@@ -155,6 +155,9 @@ fn a_run_of_a_schedule_whose_workflow_has_changed_is_not_resumed() {
     site.live.kill();
     let lock: Value = serde_json::from_str(&rig.read(&format!("s/{run}.lock"))).unwrap();
     test_kit::rig::send(i32::try_from(lock["pid"].as_i64().unwrap()).unwrap(), rustix::process::Signal::KILL);
+    // A server that looks earlier finds that it is live.
+    let shown = || rig.raymond(&["list", "--json", "--state-dir", "s"]).stdout;
+    wait_until("the process to be gone", || shown().contains("\"status\": \"interrupted\""));
     rig.state("START.sh", "touch evil; echo '<result>evil</result>'");
     let site = Site::start_with(&rig, &SCHEDULES);
     site.live.wait_for_stderr(&format!("{run} is not resumed: its schedule began it"));
@@ -174,6 +177,7 @@ fn a_schedule_that_waits_for_the_end_of_its_run_is_told_of() {
     wait_for_file(&rig.path("s/serve.schedules"));
     site.live.kill();
     let site = serve_when_due(&rig);
+    wait_for_file(&rig.path("ran"));
     let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
     let list = |more: &[&str]| rig.raymond(&[&["list", "--state-dir", "s"], more].concat()).stdout;
     assert!(!list(&["--json"]).contains("schedule_waits_since"));
