@@ -34,6 +34,14 @@ fn with_run() -> Rig {
     rig
 }
 
+/// Kills the process that drives a run, and waits until it is gone: a server that looks earlier finds that the run is live.
+fn kill_run(rig: &Rig, state: &str, run: &str) {
+    let lock: Value = serde_json::from_str(&rig.read(&format!("{state}/{run}.lock"))).unwrap();
+    test_kit::rig::send(i32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+    let status = || rig.raymond(&["status", run, "--json", "--state-dir", state]).stdout;
+    wait_until("the process to be gone", || status().contains("\"status\": \"interrupted\""));
+}
+
 #[test]
 fn the_link_is_all_of_stdout_and_the_token_is_used_again() {
     let rig = Rig::new(RAYMOND);
@@ -497,8 +505,7 @@ fn a_run_whose_process_died_is_resumed_by_the_next_server_and_a_stopped_one_is_n
     assert_eq!(site.post("/api/v1/runs/stopped/stop", &json!({ "now": true })).status, 202);
     wait_for(&site, "stopped", "status", "interrupted");
     site.live.kill();
-    let lock: Value = serde_json::from_str(&rig.read(".raymond/state/died.lock")).unwrap();
-    test_kit::rig::send(i32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
+    kill_run(&rig, ".raymond/state", "died");
     rig.write("go", "");
     let site = Site::start(&rig);
     wait_for(&site, "died", "status", "completed");

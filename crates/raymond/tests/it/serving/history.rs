@@ -2,12 +2,11 @@
 
 use std::fmt::Write;
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
-use test_kit::rig::{Rig, send, wait_for_file, wait_until};
+use test_kit::rig::{Rig, wait_for_file, wait_until};
 
 use super::site::Site;
-use super::{project, wait_for, with_run};
+use super::{kill_run, project, wait_for, with_run};
 use crate::RAYMOND;
 use crate::history::four_turns;
 use crate::old_journals::{journals, laid_out};
@@ -223,12 +222,7 @@ fn a_run_that_dies_again_and_again_is_resumed_three_times() {
         "echo $$ >> started; until [ -e go ]; do sleep 0.01; done; echo '<result>x</result>'",
     );
     let begun = || std::fs::read_to_string(rig.path("started")).unwrap_or_default().lines().count();
-    let kill = || {
-        let lock: Value = serde_json::from_str(&rig.read(".raymond/state/r.lock")).unwrap();
-        send(i32::try_from(lock["pid"].as_u64().unwrap()).unwrap(), Signal::KILL);
-        // A server that looks earlier finds that it is live.
-        wait_until("the process to be gone", || rig.status()["status"] == "interrupted");
-    };
+    let kill = || kill_run(&rig, ".raymond/state", "r");
     let site = Site::start(&rig);
     site.post("/api/v1/runs", &json!({ "workflow": "workflow", "id": "r" }));
     wait_until("the first start", || begun() == 1);

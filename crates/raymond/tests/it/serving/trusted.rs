@@ -3,6 +3,7 @@
 use serde_json::Value;
 use test_kit::rig::{Rig, wait_for_file, wait_until};
 
+use super::kill_run;
 use super::site::Site;
 use crate::RAYMOND;
 
@@ -153,11 +154,7 @@ fn a_run_of_a_schedule_whose_workflow_has_changed_is_not_resumed() {
     wait_for_file(&rig.path("ran"));
     let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
     site.live.kill();
-    let lock: Value = serde_json::from_str(&rig.read(&format!("s/{run}.lock"))).unwrap();
-    test_kit::rig::send(i32::try_from(lock["pid"].as_i64().unwrap()).unwrap(), rustix::process::Signal::KILL);
-    // A server that looks earlier finds that it is live.
-    let shown = || rig.raymond(&["list", "--json", "--state-dir", "s"]).stdout;
-    wait_until("the process to be gone", || shown().contains("\"status\": \"interrupted\""));
+    kill_run(&rig, "s", &run);
     rig.state("START.sh", "touch evil; echo '<result>evil</result>'");
     let site = Site::start_with(&rig, &SCHEDULES);
     site.live.wait_for_stderr(&format!("{run} is not resumed: its schedule began it"));
