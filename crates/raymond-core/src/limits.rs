@@ -71,7 +71,7 @@ pub const MAX_YAML_DEPTH: usize = 32;
 /// How many nodes YAML may hold, aliases expanded.
 pub const MAX_YAML_NODES: usize = 500_000;
 
-/// How many of these may be there because an alias repeats them. Each is read anew, so many of them take long.
+/// The most nodes that aliases may repeat. Each repetition is read again, so many of them take long.
 pub const MAX_YAML_REPEATED_NODES: usize = 10_000;
 
 /// How much text YAML may hold, aliases expanded.

@@ -154,7 +154,7 @@ impl Run {
         }
     }
 
-    /// Whether it keeps what a rewind has dropped, and nobody has gone on with it since. It asks nobody until it is resumed.
+    /// True for a run that keeps what a rewind has dropped, until it is resumed by name. Its questions take no answers.
     pub fn is_dropped(&self) -> bool {
         let keeper = self.origin.as_ref().filter(|origin| origin.kept_from.is_some());
         keeper.is_some_and(|origin| self.seq == origin.seq + 1)

@@ -219,7 +219,7 @@ pub fn inbox(settings: Settings) -> Result<Inbox, UserError> {
     Ok(api::inbox::gather(&for_one_look(settings)?, None)?)
 }
 
-/// A server that answers nobody but this process.
+/// A server without a listening socket: only this process asks it.
 fn for_one_look(settings: Settings) -> Result<Server, UserError> {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let token = Token::passing().map_err(|error| UserError::failed(error.to_string()))?;

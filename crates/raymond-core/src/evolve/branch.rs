@@ -21,7 +21,7 @@ pub(super) fn begun(run: &mut Run, event: &Event, started: &RunStarted) {
             stop(run, event);
         }
     }
-    // What was dropped waits for nobody.
+    // A run that keeps what a rewind dropped does not wait for answers.
     if origin.kept_from.is_some() && run.status == RunStatus::Waiting {
         stop(run, event);
     }

@@ -298,7 +298,7 @@ mod tests {
         text
     }
 
-    /// What aliases repeat is bounded by itself: a short text would otherwise take as long as the longest that is allowed.
+    /// Nodes that aliases repeat have a bound of their own: otherwise a short text could take as long as the longest allowed one.
     #[test]
     fn aliases_repeat_no_more_than_people_need() {
         let many = |count: usize| format!("a: &a [1, 2, 3]\nb: [{}]", "*a, ".repeat(count));

@@ -194,7 +194,7 @@ impl Iterator for Words<'_> {
     }
 }
 
-/// The same for Python and Node: the words are the items of a list, in which `"emit"` is one.
+/// Reads calls of `emit` in Python and Node, where the words are items of a list and `"emit"` is one of them.
 pub(super) fn emitted_by_list(text: &str) -> Vec<Located> {
     let calls = ["\"emit\"", "'emit'"].into_iter().flat_map(|word| text.match_indices(word));
     let tag = |(at, word): (usize, &str)| {
@@ -231,7 +231,7 @@ impl Iterator for Items<'_> {
     }
 }
 
-/// How many objects of a script are looked at, so that the time does not grow with the square of its length.
+/// The most objects of a script that are read, so that the time does not grow with the square of its length.
 const MAX_OBJECTS: usize = 1000;
 
 /// The tags of objects such as `{"tag": "fork", "target": "WORK"}`, which `raymond emit --json` reads.

@@ -91,7 +91,7 @@ pub fn give(
 
 /// Why a run that keeps what a rewind has dropped takes no answer.
 pub fn is_dropped(run: &str) -> UserError {
-    UserError::usage(format!("{run} keeps what a rewind has dropped, and asks nobody"))
+    UserError::usage(format!("{run} keeps what a rewind has dropped, and takes no answers"))
         .hint(format!("to go on with it all the same: {}", advice::command(&format!("resume {run}"))))
 }
 

@@ -81,7 +81,7 @@ impl From<StoreError> for Problem {
             StoreError::Unknown { .. } | StoreError::Missing { .. } | StoreError::Empty { .. } => 404,
             StoreError::BadId(_) => 400,
             StoreError::Exists { .. } | StoreError::Held { .. } => 409,
-            // Neither the request nor the server is wrong. Somebody has to look at the files of the run.
+            // Neither the request nor the server is wrong. A person has to look at the files of the run.
             error if error.is_about_files_of_run() => 409,
             _ => 500,
         };

@@ -278,7 +278,7 @@ fn a_run_that_waits_for_an_answer_is_removed_by_name_or_when_that_is_said() {
     for id in ["a", "b", "of-b"] {
         assert!(done.stdout.contains(&format!("removed {id} (")), "{done:?}");
     }
-    // What a rewind has dropped asks nobody.
+    // A run that keeps what a rewind has dropped takes no answers.
     rig.state("START.sh", "echo '<goto>ASK</goto>'")
         .state("ASK.sh", "echo '<ask next=\"END\">really?</ask>'");
     rig.raymond(&["workflow", "--id", "r"]).assert_is(3);

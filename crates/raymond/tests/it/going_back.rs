@@ -235,7 +235,7 @@ fn what_was_dropped_asks_nobody_until_it_is_resumed_by_name() {
     rig.raymond(&["answer", "yes"]).assert(2, "").says("waits for an answer");
     for args in [&["answer", "dropped-1-r", "ask1", "yes"][..], &["answer", "dropped-1-r", "yes", "--resume"]]
     {
-        rig.raymond(args).assert(2, "").says("asks nobody").says("raymond resume dropped-1-r");
+        rig.raymond(args).assert(2, "").says("takes no answers").says("raymond resume dropped-1-r");
     }
     let dropped = status(&rig, "dropped-1-r");
     assert_eq!((&dropped["status"], &dropped["asks"]), (&"interrupted".into(), &serde_json::json!([])));

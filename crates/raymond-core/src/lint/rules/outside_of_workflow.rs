@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
 /// The variables that lead to the workflow's folder.
 const VARIABLES: [&str; 2] = ["RAYMOND_STATE_DIR", "RAYMOND_STATE_FILE"];
 
-/// What a packed workflow could not do as a folder does it.
+/// Uses of the workflow's folder that fail once the workflow is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outside {
     /// It goes to the folder around that of the workflow.
@@ -63,7 +63,7 @@ fn check(subject: &Subject<'_>, report: &mut Report<'_>) {
     }
 }
 
-/// Where a script needs what a packed workflow does not have.
+/// Finds the places of a script that need more than a packed workflow has.
 pub fn outside(script: &str) -> Vec<(Range<usize>, Outside)> {
     let mut found = Vec::new();
     for variable in VARIABLES {

@@ -45,6 +45,18 @@ fn serve_when_due(rig: &Rig) -> Site {
     site
 }
 
+/// Trusts the workflow and lets a server start it because it is due. The run has begun its step.
+fn begun_by_schedule(rig: &Rig) -> (Site, String) {
+    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
+    let site = Site::start_with(rig, &SCHEDULES);
+    wait_for_file(&rig.path("s/serve.schedules"));
+    site.live.kill();
+    let site = serve_when_due(rig);
+    wait_for_file(&rig.path("ran"));
+    let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
+    (site, run)
+}
+
 fn items(site: &Site) -> Vec<Value> {
     site.get_json("/api/v1/inbox")["items"].as_array().unwrap().clone()
 }
@@ -146,13 +158,7 @@ fn a_run_of_a_schedule_whose_workflow_has_changed_is_not_resumed() {
         "START.sh",
         "echo x >> ran; while [ ! -e go ]; do sleep 0.05; done; echo '<result>ok</result>'",
     );
-    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
-    let site = Site::start_with(&rig, &SCHEDULES);
-    wait_for_file(&rig.path("s/serve.schedules"));
-    site.live.kill();
-    let site = serve_when_due(&rig);
-    wait_for_file(&rig.path("ran"));
-    let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
+    let (site, run) = begun_by_schedule(&rig);
     site.live.kill();
     kill_run(&rig, "s", &run);
     rig.state("START.sh", "touch evil; echo '<result>evil</result>'");
@@ -169,13 +175,7 @@ fn a_schedule_that_waits_for_the_end_of_its_run_is_told_of() {
     let rig = rig();
     let wait = "echo x >> ran; while [ ! -e go ]; do sleep 0.05; done; echo '<result>ok</result>'";
     rig.state("START.sh", wait);
-    assert_eq!(rig.raymond(&["trust", "workflow", "--yes"]).exit, 0);
-    let site = Site::start_with(&rig, &SCHEDULES);
-    wait_for_file(&rig.path("s/serve.schedules"));
-    site.live.kill();
-    let site = serve_when_due(&rig);
-    wait_for_file(&rig.path("ran"));
-    let run = site.get_json("/api/v1/runs")["runs"][0]["run"].as_str().unwrap().to_owned();
+    let (site, run) = begun_by_schedule(&rig);
     let list = |more: &[&str]| rig.raymond(&[&["list", "--state-dir", "s"], more].concat()).stdout;
     assert!(!list(&["--json"]).contains("schedule_waits_since"));
     site.live.kill();
